@@ -656,12 +656,13 @@ impl EventManager {
         }
     }
 
-    /// Counts what is still in flight as lost with its builder unit. Only for the end, after the
-    /// builder units had their chance to clear.
+    /// Counts what is still in flight as given up by force, since its builder unit may live and only be
+    /// out of reach; what a lost one had, and nobody has decided, is lost with it. Only for the end,
+    /// after the builder units had their chance to clear.
     pub fn close(&mut self) {
         self.abort();
         self.losses
-            .add(LossCause::BuilderLost, self.in_flight.len() as u64);
+            .add(LossCause::EventAborted, self.in_flight.len() as u64);
         self.in_flight.clear();
         self.losses
             .add(LossCause::BuilderLost, self.parked.len() as u64);

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 pub struct HostHello {
     /// Its name in the configuration.
     pub host: String,
+    /// What tells this start of it from any other: one that has died is not the one that comes in its
+    /// place.
+    pub life: u64,
     /// Version of its program.
     pub version: String,
     /// Version of the documents that it understands.
@@ -24,6 +27,7 @@ impl HostHello {
     pub fn to_bytes(&self) -> Vec<u8> {
         json!({
             "host": self.host,
+            "life": self.life,
             "version": self.version,
             "protocol": self.protocol,
             "streams_at": self.streams_at,
@@ -40,6 +44,7 @@ impl HostHello {
         let text = |key: &str| document[key].as_str().map(str::to_owned);
         Some(Self {
             host: text("host")?,
+            life: document["life"].as_u64().unwrap_or(0),
             version: text("version")?,
             protocol: document["protocol"].as_u64()?,
             streams_at: text("streams_at")?,
@@ -60,6 +65,7 @@ mod tests {
     fn a_hello_travels_whole_and_others_are_none() {
         let hello = HostHello {
             host: "readout".to_owned(),
+            life: u64::MAX,
             version: "0.1.0".to_owned(),
             protocol: 1,
             streams_at: "10.0.0.1:4000".to_owned(),

@@ -8,7 +8,8 @@
 //! A host is heard by any report of it, and seen by its liveliness token. Silence is suffered longer
 //! than a token that is gone: a cut link holds words back and brings them later, but with its token
 //! a host has lost its connection, and what was said meanwhile. One that is dead stays so: its roles
-//! were taken for lost. The core has no clock and no socket; [`Membership::poll_timeout`] says when time matters next.
+//! were taken for lost. So does one of whose words some are missing, and one that comes in the place of
+//! another, with its name but another life, is not listened to. The core has no clock and no socket; [`Membership::poll_timeout`] says when time matters next.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -91,6 +92,8 @@ pub enum MemberEvent {
 #[derive(Debug)]
 struct Member {
     state: HostState,
+    /// Which start of it has joined.
+    life: Option<u64>,
     heard: RunNs,
     /// Since when its token is gone.
     token_gone: Option<RunNs>,
@@ -119,6 +122,7 @@ impl Membership {
         let member = |host| {
             let member = Member {
                 state: HostState::Expected,
+                life: None,
                 heard: now,
                 token_gone: None,
             };
@@ -136,6 +140,16 @@ impl Membership {
     /// How a host stands; `None` for one that is none of the run's.
     pub fn state(&self, host: &str) -> Option<HostState> {
         self.members.get(host).map(|member| member.state)
+    }
+
+    /// Which start of a host takes part.
+    pub fn life(&self, host: &str) -> Option<u64> {
+        self.members.get(host)?.life
+    }
+
+    /// Names of the hosts.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.keys().map(String::as_str)
     }
 
     /// The hosts that have not said who they are.
@@ -175,7 +189,7 @@ impl Membership {
         ];
         let differs = expected.into_iter().find(|(_, found, due)| found != due);
         if let Some((what, found, due)) = differs {
-            member.state = HostState::Refused;
+            (member.state, member.life) = (HostState::Refused, Some(hello.life));
             let refusal = Refusal {
                 host: hello.host.clone(),
                 what,
@@ -186,19 +200,45 @@ impl Membership {
             return;
         }
         member.state = HostState::Joined;
+        member.life = Some(hello.life);
         member.heard = now;
         self.events.push_back(MemberEvent::Joined(hello.clone()));
     }
 
+    /// A host that has joined is gone before the run has begun: nothing of it is lost, and it, or
+    /// another in its place, may join.
+    pub fn handle_gone_early(&mut self, host: &str, life: u64) {
+        if let Some(member) = self.member(host, life) {
+            (member.state, member.life) = (HostState::Expected, None);
+        }
+    }
+
+    /// Words of a host, or for it, were lost on their way: nobody knows how it stands.
+    pub fn handle_gap(&mut self, host: &str, life: u64) {
+        let Some(member) = self.member(host, life) else {
+            return;
+        };
+        if matches!(member.state, HostState::Joined | HostState::Suspect) {
+            member.state = HostState::Dead;
+            self.events.push_back(MemberEvent::Dead(host.to_owned()));
+        }
+    }
+
+    /// The host of a name, if this is the start of it that has joined.
+    fn member(&mut self, host: &str, life: u64) -> Option<&mut Member> {
+        let member = self.members.get_mut(host)?;
+        (member.life == Some(life)).then_some(member)
+    }
+
     /// The liveliness token of a host has appeared or gone.
-    pub fn handle_token(&mut self, now: RunNs, host: &str, is_there: bool) {
-        let Some(member) = self.members.get_mut(host) else {
+    pub fn handle_token(&mut self, now: RunNs, host: &str, life: u64, is_there: bool) {
+        let Some(member) = self.member(host, life) else {
             return;
         };
         match (is_there, member.state) {
             (true, _) => {
                 member.token_gone = None;
-                self.handle_heard(now, host);
+                self.handle_heard(now, host, life);
             }
             (false, HostState::Joined | HostState::Suspect) => {
                 member.token_gone.get_or_insert(now);
@@ -212,8 +252,8 @@ impl Membership {
     }
 
     /// Something of a host has come. What was on its way when its token went does not bring it back.
-    pub fn handle_heard(&mut self, now: RunNs, host: &str) {
-        let Some(member) = self.members.get_mut(host) else {
+    pub fn handle_heard(&mut self, now: RunNs, host: &str, life: u64) {
+        let Some(member) = self.member(host, life) else {
             return;
         };
         member.heard = now;
@@ -225,12 +265,16 @@ impl Membership {
     }
 
     /// Time has passed. That by which it is called late is no silence: the coordinator stood still, and
-    /// what hosts said meanwhile may lie unread.
+    /// what hosts said meanwhile may lie unread. Much later than due, nobody is suspect for it either.
     pub fn handle_timeout(&mut self, now: RunNs) {
         let due = self.poll_timeout().unwrap_or(RunNs::MAX);
         let late = now.since(due);
+        let stood_still = late.0 > self.times.suspect.0 / 2;
         for (host, member) in &mut self.members {
-            member.heard = member.heard.after(late).min(now);
+            member.heard = match stood_still && member.state == HostState::Joined {
+                true => now,
+                false => member.heard.after(late).min(now),
+            };
             member.token_gone = member.token_gone.map(|gone| gone.after(late).min(now));
             let silent = now.since(member.heard);
             let without_token = member.token_gone.map(|since| now.since(since));
@@ -280,6 +324,7 @@ mod tests {
     fn hello(host: &str) -> HostHello {
         HostHello {
             host: host.to_owned(),
+            life: 1,
             version: "0.1.0".to_owned(),
             protocol: 1,
             streams_at: "127.0.0.1:4000".to_owned(),
@@ -353,7 +398,7 @@ mod tests {
         assert_eq!(events(&mut hosts), []);
         hosts.handle_timeout(at(500));
         assert_eq!(events(&mut hosts), [MemberEvent::Suspect("a".to_owned())]);
-        hosts.handle_heard(at(700), "a");
+        hosts.handle_heard(at(700), "a", 1);
         assert_eq!(events(&mut hosts), [MemberEvent::Recovered("a".to_owned())]);
         hosts.handle_timeout(at(1200));
         assert_eq!(hosts.poll_timeout(), Some(at(5700)));
@@ -364,8 +409,8 @@ mod tests {
         ];
         assert_eq!(events(&mut hosts), expected);
         // Dead is for good.
-        hosts.handle_heard(at(5800), "a");
-        hosts.handle_token(at(5800), "a", true);
+        hosts.handle_heard(at(5800), "a", 1);
+        hosts.handle_token(at(5800), "a", 1, true);
         assert_eq!(events(&mut hosts), []);
         assert_eq!(hosts.state("a"), Some(HostState::Dead));
         assert_eq!(hosts.poll_timeout(), None);
@@ -380,30 +425,74 @@ mod tests {
         }
         events(&mut hosts);
         // Of what they have said in ten seconds it has read one word.
-        hosts.handle_heard(at(10_000), "a");
+        hosts.handle_heard(at(10_000), "a", 1);
         hosts.handle_timeout(at(10_000));
-        assert_eq!(events(&mut hosts), [MemberEvent::Suspect("b".to_owned())]);
-        hosts.handle_heard(at(10_001), "b");
-        assert_eq!(events(&mut hosts), [MemberEvent::Recovered("b".to_owned())]);
+        assert_eq!(events(&mut hosts), []);
         // Who is silent from then on is dead as soon as ever.
         hosts.handle_timeout(at(10_500));
-        hosts.handle_timeout(at(10_501));
+        let suspect = ["a", "b"].map(|host| MemberEvent::Suspect(host.to_owned()));
+        assert_eq!(events(&mut hosts), suspect);
         hosts.handle_timeout(at(15_000));
-        hosts.handle_timeout(at(15_001));
         let dead = ["a", "b"].map(|host| hosts.state(host));
         assert_eq!(dead, [Some(HostState::Dead); 2]);
+    }
+
+    #[test]
+    fn one_that_comes_in_the_place_of_another_is_not_the_host() {
+        let mut hosts = two_hosts();
+        hosts.handle_hello(at(0), &hello("a"));
+        events(&mut hosts);
+        hosts.handle_token(at(10), "a", 1, false);
+        let other = HostHello {
+            life: 2,
+            ..hello("a")
+        };
+        hosts.handle_token(at(20), "a", 2, true);
+        hosts.handle_hello(at(20), &other);
+        hosts.handle_heard(at(400), "a", 2);
+        assert_eq!(hosts.life("a"), Some(1));
+        hosts.handle_timeout(at(510));
+        let expected = [
+            MemberEvent::Suspect("a".to_owned()),
+            MemberEvent::Dead("a".to_owned()),
+        ];
+        assert_eq!(events(&mut hosts), expected);
+        // Before the run has begun it may be.
+        hosts.handle_hello(at(600), &hello("b"));
+        hosts.handle_gone_early("b", 2);
+        assert_eq!(hosts.life("b"), Some(1));
+        hosts.handle_gone_early("b", 1);
+        let other = HostHello {
+            life: 2,
+            ..hello("b")
+        };
+        hosts.handle_hello(at(600), &other);
+        assert_eq!(hosts.life("b"), Some(2));
+    }
+
+    #[test]
+    fn a_host_with_missing_words_is_dead() {
+        let mut hosts = two_hosts();
+        hosts.handle_hello(at(0), &hello("a"));
+        events(&mut hosts);
+        hosts.handle_gap("a", 2);
+        assert_eq!(hosts.state("a"), Some(HostState::Joined));
+        hosts.handle_gap("a", 1);
+        hosts.handle_gap("a", 1);
+        hosts.handle_heard(at(1), "a", 1);
+        assert_eq!(events(&mut hosts), [MemberEvent::Dead("a".to_owned())]);
     }
 
     #[test]
     fn a_token_that_goes_makes_suspect_whatever_is_on_its_way() {
         let mut hosts = two_hosts();
         hosts.handle_hello(at(0), &hello("a"));
-        hosts.handle_token(at(10), "a", false);
-        hosts.handle_heard(at(11), "a");
+        hosts.handle_token(at(10), "a", 1, false);
+        hosts.handle_heard(at(11), "a", 1);
         assert_eq!(hosts.state("a"), Some(HostState::Suspect));
-        hosts.handle_token(at(500), "a", true);
+        hosts.handle_token(at(500), "a", 1, true);
         assert_eq!(hosts.state("a"), Some(HostState::Joined));
-        hosts.handle_token(at(1000), "a", false);
+        hosts.handle_token(at(1000), "a", 1, false);
         assert_eq!(hosts.poll_timeout(), Some(at(1500)));
         hosts.handle_timeout(at(1499));
         assert_eq!(hosts.state("a"), Some(HostState::Suspect));

@@ -1,18 +1,22 @@
 //! Orders and reports between the hosts of a run, over Zenoh.
 //!
 //! ```text
-//! livetime/KEY/hello/HOST        asked by the coordinator, answered by the host
-//! livetime/KEY/alive/HOST        liveliness token of a host
+//! livetime/KEY/hello/HOST/LIFE   asked by the coordinator, answered by the host
+//! livetime/KEY/alive/HOST/LIFE   liveliness token of a host
 //! livetime/KEY/coordinator       liveliness token of the coordinator
-//! livetime/KEY/order/HOST        from the coordinator
-//! livetime/KEY/report/HOST       from the host
+//! livetime/KEY/order/HOST/LIFE   from the coordinator
+//! livetime/KEY/report/HOST/LIFE  from the host
 //! ```
+//! `LIFE` is of one start of a host: one that comes in the place of another says nothing in its name.
 //! Peers of one run only: the coordinator listens, the hosts connect to it, nobody is looked for in
 //! the network. What is heard goes into a bounded channel of the caller, one entry after the other;
 //! a sender waits when it is full. Zenoh keeps the order of one sender and loses nothing while the
-//! connection stands.
+//! connection stands; one that was made again may have lost something. So orders and reports begin with
+//! their number, and a gap is told. Reports of a state, which the next one says again, count as none.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use zenoh::Wait;
@@ -27,8 +31,13 @@ use crate::host_hello::HostHello;
 /// How long a host tries to reach the coordinator.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
 /// Silence of a connection after which Zenoh gives it up. Longer than a host may be silent before
-/// it is dead, so that the [`crate::Membership`] decides.
-const LEASE: Duration = Duration::from_secs(30);
+/// it is dead, so that the [`crate::Membership`] decides, and than a coordinator may stand still.
+const LEASE: Duration = Duration::from_secs(120);
+/// How long the coordinator waits for a connection that takes no more; a host waits for as long as
+/// the coordinator may stand still.
+const ORDER_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of the number before what is said.
+const NUMBER_BYTES: usize = 8;
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +86,8 @@ pub enum HostSaid {
     Token {
         /// The host.
         host: String,
+        /// Which start of it.
+        life: u64,
         /// Whether it is there.
         is_there: bool,
     },
@@ -84,8 +95,17 @@ pub enum HostSaid {
     Report {
         /// The host.
         host: String,
+        /// Which start of it.
+        life: u64,
         /// What it says.
         bytes: Vec<u8>,
+    },
+    /// Reports were lost on their way.
+    Gap {
+        /// The host.
+        host: String,
+        /// Which start of it.
+        life: u64,
     },
 }
 
@@ -96,6 +116,8 @@ pub enum CoordinatorSaid {
     Token(bool),
     /// An order.
     Order(Vec<u8>),
+    /// Orders were lost on their way.
+    Gap,
 }
 
 /// Opens a session that listens at, or connects to, an `address:port`.
@@ -106,6 +128,10 @@ fn open(listen: Option<&str>, connect: Option<&str>) -> Result<zenoh::Session, S
     };
     let mut config = zenoh::Config::default();
     let patience = CONNECT_PATIENCE.as_millis();
+    let blocked = match listen {
+        Some(_) => ORDER_PATIENCE,
+        None => LEASE,
+    };
     for (key, value) in [
         ("mode", "\"peer\"".to_owned()),
         ("listen/endpoints", list(listen)),
@@ -115,6 +141,10 @@ fn open(listen: Option<&str>, connect: Option<&str>) -> Result<zenoh::Session, S
         ("scouting/multicast/enabled", "false".to_owned()),
         ("scouting/gossip/enabled", "false".to_owned()),
         ("transport/link/tx/lease", LEASE.as_millis().to_string()),
+        (
+            "transport/link/tx/queue/congestion_control/block/wait_before_close",
+            blocked.as_micros().to_string(),
+        ),
     ] {
         config
             .insert_json5(key, &value)
@@ -126,15 +156,69 @@ fn open(listen: Option<&str>, connect: Option<&str>) -> Result<zenoh::Session, S
         .map_err(SessionError::at(format!("control session at {at}")))
 }
 
-fn host_of(sample: &Sample) -> String {
-    let key = sample.key_expr().as_str();
-    key.rsplit('/').next().unwrap_or_default().to_owned()
+/// Host and life at the end of a key; `None` for one that says neither.
+fn host_of(key: &str) -> Option<(String, u64)> {
+    let mut words = key.rsplit('/');
+    let life = u64::from_str_radix(words.next()?, 16).ok()?;
+    Some((words.next()?.to_owned(), life))
+}
+
+/// A key of a host of the run with this key.
+fn key_of(key: &str, what: &str, host: &str, life: u64) -> String {
+    format!("livetime/{key}/{what}/{host}/{life:016x}")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whoever panicked with it in hand left a whole number.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether something is to come, whatever happens, or is said again by the next of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    Word,
+    State,
+}
+
+/// What is said, after its number: that of a state is that of the last word before it.
+fn numbered(number: u64, weight: Weight, bytes: &[u8]) -> Vec<u8> {
+    let both = number << 1 | u64::from(weight == Weight::State);
+    [&both.to_le_bytes()[..], bytes].concat()
+}
+
+/// What is said after the number of which one sender.
+#[derive(Debug, Default)]
+struct Numbers {
+    last: u64,
+    is_lost: bool,
+}
+
+impl Numbers {
+    /// Takes in a number: whether a word before it is missing, which is found once.
+    fn handle(&mut self, number: u64, weight: Weight) -> bool {
+        let due = self.last + u64::from(weight == Weight::Word);
+        self.last = number;
+        number != due && !std::mem::replace(&mut self.is_lost, true)
+    }
+}
+
+/// Number and content of what was said; `None` for what has no number.
+fn parts(said: &[u8]) -> Option<(u64, Weight, &[u8])> {
+    let (both, bytes) = said.split_first_chunk::<NUMBER_BYTES>()?;
+    let both = u64::from_le_bytes(*both);
+    let weight = match both & 1 {
+        0 => Weight::Word,
+        _ => Weight::State,
+    };
+    Some((both >> 1, weight, bytes))
 }
 
 /// The coordinator's session.
 pub struct CoordinatorSession {
     session: zenoh::Session,
     key: String,
+    /// Numbers of the last orders. Each has its own lock: one that waits for its host keeps no other.
+    ordered: Mutex<BTreeMap<u64, Arc<Mutex<u64>>>>,
     _token: LivelinessToken,
     _heard: [Subscriber<()>; 2],
 }
@@ -153,25 +237,41 @@ impl CoordinatorSession {
         let (tokens, reports) = (heard.clone(), heard.clone());
         // A caller that has gone listens to nobody: what is said then is dropped.
         let token = move |sample: Sample| {
+            let Some((host, life)) = host_of(sample.key_expr().as_str()) else {
+                return;
+            };
             drop(tokens.send(HostSaid::Token {
-                host: host_of(&sample),
+                host,
+                life,
                 is_there: sample.kind() == SampleKind::Put,
             }));
         };
+        let numbers: Mutex<BTreeMap<u64, Numbers>> = Mutex::default();
         let report = move |sample: Sample| {
-            drop(reports.send(HostSaid::Report {
-                host: host_of(&sample),
-                bytes: sample.payload().to_bytes().into_owned(),
-            }));
+            let said = sample.payload().to_bytes();
+            let host = host_of(sample.key_expr().as_str());
+            let (Some((host, life)), Some((number, weight, bytes))) = (host, parts(&said)) else {
+                return;
+            };
+            if lock(&numbers)
+                .entry(life)
+                .or_default()
+                .handle(number, weight)
+            {
+                let host = host.clone();
+                drop(reports.send(HostSaid::Gap { host, life }));
+            }
+            let bytes = bytes.to_vec();
+            drop(reports.send(HostSaid::Report { host, life, bytes }));
         };
         let reports = session
-            .declare_subscriber(format!("livetime/{key}/report/*"))
+            .declare_subscriber(format!("livetime/{key}/report/*/*"))
             .callback(report)
             .wait()
             .map_err(SessionError::at("listening to reports"))?;
         let tokens = session
             .liveliness()
-            .declare_subscriber(format!("livetime/{key}/alive/*"))
+            .declare_subscriber(format!("livetime/{key}/alive/*/*"))
             .history(true)
             .callback(token)
             .wait()
@@ -184,16 +284,17 @@ impl CoordinatorSession {
         Ok(Self {
             session,
             key: key.to_owned(),
+            ordered: Mutex::default(),
             _token: token,
             _heard: [reports, tokens],
         })
     }
 
     /// Asks a host who it is; `None` when it does not answer in time or not in these words.
-    pub fn ask(&self, host: &str, patience: Duration) -> Option<HostHello> {
+    pub fn ask(&self, host: &str, life: u64, patience: Duration) -> Option<HostHello> {
         let replies = self
             .session
-            .get(format!("livetime/{}/hello/{host}", self.key))
+            .get(key_of(&self.key, "hello", host, life))
             .timeout(patience)
             .wait()
             .ok()?;
@@ -206,9 +307,16 @@ impl CoordinatorSession {
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn order(&self, host: &str, bytes: &[u8]) -> Result<(), SessionError> {
+    pub fn order(&self, host: &str, life: u64, bytes: &[u8]) -> Result<(), SessionError> {
+        let ordered = Arc::clone(lock(&self.ordered).entry(life).or_default());
+        // Held until it is sent: orders come in the order of their numbers.
+        let mut number = lock(&ordered);
+        *number += 1;
         self.session
-            .put(format!("livetime/{}/order/{host}", self.key), bytes)
+            .put(
+                key_of(&self.key, "order", host, life),
+                numbered(*number, Weight::Word, bytes),
+            )
             .congestion_control(CongestionControl::Block)
             .wait()
             .map_err(SessionError::at(format!("order to host {host}")))
@@ -218,6 +326,9 @@ impl CoordinatorSession {
 /// A host's session.
 pub struct HostSession {
     reports: Publisher<'static>,
+    states: Publisher<'static>,
+    /// Number of the last report.
+    reported: Mutex<u64>,
     _token: LivelinessToken,
     _hello: Queryable<()>,
     _heard: [Subscriber<()>; 2],
@@ -238,16 +349,24 @@ impl HostSession {
         let session = open(None, Some(connect))?;
         let host = &hello.host;
         let (orders, tokens) = (heard.clone(), heard.clone());
+        let numbers: Mutex<Numbers> = Mutex::default();
         let order = move |sample: Sample| {
-            let bytes = sample.payload().to_bytes().into_owned();
-            drop(orders.send(CoordinatorSaid::Order(bytes)));
+            let said = sample.payload().to_bytes();
+            let Some((number, weight, bytes)) = parts(&said) else {
+                return;
+            };
+            if lock(&numbers).handle(number, weight) {
+                drop(orders.send(CoordinatorSaid::Gap));
+            }
+            drop(orders.send(CoordinatorSaid::Order(bytes.to_vec())));
         };
         let token = move |sample: Sample| {
             let is_there = sample.kind() == SampleKind::Put;
             drop(tokens.send(CoordinatorSaid::Token(is_there)));
         };
         let answer = hello.to_bytes();
-        let asked = format!("livetime/{key}/hello/{host}");
+        let key_of = |what: &str| key_of(key, what, host, hello.life);
+        let asked = key_of("hello");
         let queryable = session
             .declare_queryable(asked.clone())
             .callback(move |query| {
@@ -257,7 +376,7 @@ impl HostSession {
             .wait()
             .map_err(SessionError::at("answering who this is"))?;
         let orders = session
-            .declare_subscriber(format!("livetime/{key}/order/{host}"))
+            .declare_subscriber(key_of("order"))
             .callback(order)
             .wait()
             .map_err(SessionError::at("listening to orders"))?;
@@ -268,19 +387,23 @@ impl HostSession {
             .callback(token)
             .wait()
             .map_err(SessionError::at("watching the coordinator"))?;
-        let reports = session
-            .declare_publisher(format!("livetime/{key}/report/{host}"))
-            .congestion_control(CongestionControl::Block)
-            .wait()
-            .map_err(SessionError::at("preparing reports"))?;
+        let publisher = |congestion| {
+            let declared = session.declare_publisher(key_of("report"));
+            let declared = declared.congestion_control(congestion).wait();
+            declared.map_err(SessionError::at("preparing reports"))
+        };
+        let reports = publisher(CongestionControl::Block)?;
+        let states = publisher(CongestionControl::Drop)?;
         // Last, so that who sees it can be heard.
         let token = session
             .liveliness()
-            .declare_token(format!("livetime/{key}/alive/{host}"))
+            .declare_token(key_of("alive"))
             .wait()
             .map_err(SessionError::at("showing that the host lives"))?;
         Ok(Self {
             reports,
+            states,
+            reported: Mutex::default(),
             _token: token,
             _hello: queryable,
             _heard: [orders, coordinator],
@@ -293,8 +416,24 @@ impl HostSession {
     /// # Errors
     /// [`SessionError`].
     pub fn report(&self, bytes: &[u8]) -> Result<(), SessionError> {
+        // Held until it is sent: reports come in the order of their numbers.
+        let mut number = lock(&self.reported);
+        *number += 1;
         self.reports
-            .put(bytes)
+            .put(numbered(*number, Weight::Word, bytes))
+            .wait()
+            .map_err(SessionError::at("report"))
+    }
+
+    /// Reports a state that the next report of it says again: while the connection takes no more, it
+    /// is dropped.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn report_state(&self, bytes: &[u8]) -> Result<(), SessionError> {
+        let number = lock(&self.reported);
+        self.states
+            .put(numbered(*number, Weight::State, bytes))
             .wait()
             .map_err(SessionError::at("report"))
     }
@@ -303,6 +442,27 @@ impl HostSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gap_is_found_once_and_a_state_leaves_none() {
+        use Weight::{State, Word};
+        let told = |said: &[(u64, Weight)]| {
+            let mut numbers = Numbers::default();
+            let found = said.iter().map(|said| numbers.handle(said.0, said.1));
+            found.filter(|is_gap| *is_gap).count()
+        };
+        assert_eq!(told(&[(0, State), (1, Word), (1, State), (2, Word)]), 0);
+        assert_eq!(told(&[(1, Word), (3, Word), (4, Word), (9, Word)]), 1);
+        assert_eq!(told(&[(1, Word), (2, State)]), 1, "before a state");
+        for weight in [Word, State] {
+            let said = numbered(7, weight, b"said");
+            assert_eq!(parts(&said), Some((7, weight, &b"said"[..])));
+        }
+        assert_eq!(parts(b"short"), None);
+        let key = key_of("k", "alive", "far", u64::MAX);
+        assert_eq!(host_of(&key), Some(("far".to_owned(), u64::MAX)));
+        assert_eq!(host_of("livetime/k/coordinator"), None);
+    }
 
     #[test]
     fn errors_are_told_without_places_in_the_source_of_a_library() {

@@ -24,6 +24,7 @@ fn a_host_is_seen_asked_ordered_and_heard_and_its_end_is_seen() {
     let coordinator = CoordinatorSession::open(&at, "k1", &tell).unwrap();
     let hello = HostHello {
         host: "a".to_owned(),
+        life: 5,
         version: "0.1.0".to_owned(),
         protocol: 1,
         streams_at: "127.0.0.1:1".to_owned(),
@@ -34,21 +35,24 @@ fn a_host_is_seen_asked_ordered_and_heard_and_its_end_is_seen() {
     let host = HostSession::open(&at, "k1", &hello, &tell).unwrap();
     let token = |is_there| HostSaid::Token {
         host: "a".to_owned(),
+        life: 5,
         is_there,
     };
     await_said(&heard, &token(true));
     await_said(&at_host, &CoordinatorSaid::Token(true));
     let patience = Duration::from_secs(60);
-    assert_eq!(coordinator.ask("a", patience), Some(hello));
+    assert_eq!(coordinator.ask("a", 5, patience), Some(hello));
     for n in 0..100 {
-        coordinator.order("a", &[n]).unwrap();
+        coordinator.order("a", 5, &[n]).unwrap();
         await_said(&at_host, &CoordinatorSaid::Order(vec![n]));
     }
     host.report(b"done").unwrap();
     let report = HostSaid::Report {
         host: "a".to_owned(),
+        life: 5,
         bytes: b"done".to_vec(),
     };
+    host.report_state(b"state").unwrap();
     await_said(&heard, &report);
     drop(host);
     await_said(&heard, &token(false));
@@ -58,5 +62,8 @@ fn a_host_is_seen_asked_ordered_and_heard_and_its_end_is_seen() {
 fn a_host_that_is_not_there_does_not_answer() {
     let (tell, _heard) = sync_channel(64);
     let coordinator = CoordinatorSession::open(&free_port(), "k2", &tell).unwrap();
-    assert_eq!(coordinator.ask("nobody", Duration::from_millis(50)), None);
+    assert_eq!(
+        coordinator.ask("nobody", 1, Duration::from_millis(50)),
+        None
+    );
 }

@@ -21,7 +21,7 @@ use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::machine_memory::{MemoryShort, check_memory};
 use crate::process::lost_unit::{Judged, Neighbours, Unfinished, count_accepted_once, settle_lost};
 use crate::process::{
-    FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
+    AskEnd, FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
     with_limit,
 };
 use crate::python_filter::FilterHistograms;
@@ -204,6 +204,19 @@ fn lives_of(snapshot: &Snapshot, kind: UnitKind) -> impl Iterator<Item = (bool, 
     })
 }
 
+/// What a role has that is not idle, as far as it counts that.
+fn what_is_held(id: &str, role: &RoleCounts) -> String {
+    use UnitKind::{Builder, EventManager, Filter, Readout, Writer};
+    let kind = unit_of(id).map(|unit| unit.kind);
+    match (role.gauges.held, kind) {
+        // It counts those that it has not given to any.
+        (0, Some(EventManager)) => "events that builder units have not cleared".to_owned(),
+        (held @ 1.., Some(Readout)) => format!("{held} fragments"),
+        (held @ 1.., Some(EventManager | Builder | Filter | Writer)) => format!("{held} events"),
+        _ => "something".to_owned(),
+    }
+}
+
 /// Gives each worker its roles.
 fn make_workers(
     configs: &[WorkerConfig],
@@ -343,6 +356,19 @@ impl Chain {
         incidents
     }
 
+    /// Whom to ask, while the loss of a process is settled, whether the run is to end at once.
+    pub fn heed_end(&mut self, ask: AskEnd) {
+        if let Some(group) = &mut self.processes {
+            group.heed_end(ask);
+        }
+    }
+
+    /// Whether the run was to end at once when that was asked.
+    pub fn is_ended_at_once(&self) -> bool {
+        let group = self.processes.as_ref();
+        group.is_some_and(ProcessGroup::is_ended_at_once)
+    }
+
     /// The pairs of roles whose stream was cut, and that got another since the last call.
     pub fn take_mended_streams(&mut self) -> Vec<(UnitId, UnitId)> {
         match &mut self.processes {
@@ -419,6 +445,21 @@ impl Chain {
     /// The counters of all roles now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::read(self.clock.now(), &self.blocks)
+    }
+
+    /// The same with what dead roles had counted, for who shows totals: no sum falls when a role dies.
+    /// What others do once more counts twice until the run ends.
+    pub fn with_dead(&self, snapshot: &Snapshot) -> Snapshot {
+        let mut shown = snapshot.clone();
+        if let Some(group) = &self.processes {
+            group.add_dead(&mut shown);
+        }
+        shown
+    }
+
+    /// The host that a role is on, where there are several.
+    pub fn host_of(&self, role: &str) -> Option<String> {
+        self.processes.as_ref()?.host_of(role)
     }
 
     /// The congestion control of the streams between the roles, where there are streams.
@@ -513,7 +554,11 @@ impl Chain {
         let snapshot = self.snapshot();
         let is_still = |id: &str| still.iter().any(|(role, _)| role == id);
         let busy = snapshot.busy_roles().filter(|id| !is_still(id));
-        let busy = busy.map(|id| format!("{id} holds something"));
+        let busy = busy.map(|id| {
+            let host = self.host_of(id);
+            let there = host.map_or(String::new(), |host| format!(" on host {host}"));
+            format!("{id}{there} holds {}", what_is_held(id, &snapshot.role(id)))
+        });
         let named = still.iter().map(|(role, why)| format!("{role}: {why}"));
         let mut obstacles: Vec<String> = named.chain(busy).collect();
         if obstacles.is_empty() {
@@ -572,6 +617,7 @@ impl Chain {
                 let snapshot = Snapshot {
                     at: ended_at,
                     roles,
+                    died: Vec::new(),
                 };
                 let neighbours = neighbours(&snapshot, &lost);
                 settle_lost(&mut outcome.counts, &mut outcome.losses, &lost, neighbours);

@@ -53,6 +53,9 @@ pub struct Gauges {
     pub fragments: u64,
     /// Offers that came outside the trigger gate or in a pause, which is no dead time.
     pub refused_outside: u64,
+    /// Time in which the interpreter of a filter unit was loading or had a question, within its
+    /// limits \[ns\]: while it grows, the filter is at work and not stuck.
+    pub filter_work_ns: u64,
 }
 
 /// What a role publishes.
@@ -66,7 +69,7 @@ pub struct RoleCounts {
     pub gauges: Gauges,
 }
 
-const GAUGES: usize = 16;
+const GAUGES: usize = 17;
 /// Words of the counters of a role.
 pub const COPY: usize = COUNTS + LOSSES + GAUGES;
 
@@ -220,6 +223,7 @@ impl Gauges {
             self.fragments_in_incomplete,
             self.fragments,
             self.refused_outside,
+            self.filter_work_ns,
         ]
     }
 
@@ -241,6 +245,7 @@ impl Gauges {
             fragments_in_incomplete,
             fragments,
             refused_outside,
+            filter_work_ns,
         ] = values;
         Self {
             idle,
@@ -259,6 +264,7 @@ impl Gauges {
             fragments_in_incomplete,
             fragments,
             refused_outside,
+            filter_work_ns,
         }
     }
 

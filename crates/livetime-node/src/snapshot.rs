@@ -23,6 +23,9 @@ pub struct Snapshot {
     pub at: RunNs,
     /// Role ids with their counters.
     pub roles: Vec<(String, RoleCounts)>,
+    /// Roles whose processes have died so far, each once: what was lost with them is settled when the
+    /// run ends.
+    pub died: Vec<String>,
 }
 
 impl Snapshot {
@@ -34,6 +37,7 @@ impl Snapshot {
                 .iter()
                 .map(|(id, block)| (id.clone(), block.read()))
                 .collect(),
+            died: Vec::new(),
         }
     }
 
@@ -83,6 +87,15 @@ impl Snapshot {
     pub fn refused_outside(&self) -> u64 {
         let roles = self.roles.iter();
         roles.map(|(_, role)| role.gauges.refused_outside).sum()
+    }
+
+    /// The writers that wait for room on their disks.
+    pub fn full_writers(&self) -> impl Iterator<Item = &str> {
+        let is_writer = |id: &str| unit_of(id).is_some_and(|unit| unit.kind == UnitKind::Writer);
+        let roles = self.roles.iter();
+        roles.filter_map(move |(id, role)| {
+            (role.gauges.disk_full == 1 && is_writer(id)).then_some(id.as_str())
+        })
     }
 
     /// The roles whose id starts with a kind's prefix (`ru`, `bu`, ..).

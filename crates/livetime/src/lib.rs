@@ -11,10 +11,13 @@
 mod command_words;
 mod config;
 mod console;
+mod end_at_once;
 mod ending_signal;
 mod exit;
 mod extensions;
 mod filter_of_run;
+#[cfg(feature = "cluster")]
+mod host_folder;
 #[cfg(feature = "cluster")]
 mod host_launch;
 mod machine_check;

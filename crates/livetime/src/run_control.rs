@@ -4,12 +4,14 @@
 //! with one. `livetime steer` is the other end, or any program; what an order does is said in
 //! [`crate::run_watch`].
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use livetime_node::role_ends::unit_of;
@@ -23,6 +25,8 @@ pub(crate) const SOCKET: &str = "control";
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How long the run may take to do what it is told.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// Orders that may wait for their turn.
+const WAITING_MAX: usize = 64;
 /// Orders taken at one look.
 const ORDERS_PER_LOOK: usize = 4;
 /// Longest line: a note, and some.
@@ -58,6 +62,14 @@ pub(crate) enum Order {
 pub(crate) struct RunControl {
     listener: UnixListener,
     path: PathBuf,
+    /// Orders that were read while an end at once was looked for.
+    waiting: Mutex<VecDeque<Asked>>,
+}
+
+/// Who has said a line, and the order in it.
+struct Asked {
+    stream: UnixStream,
+    order: Result<Order, String>,
 }
 
 /// A path to the socket that is short however long that of the directory is.
@@ -80,17 +92,58 @@ impl RunControl {
         }
         let listener = UnixListener::bind(socket_path(&File::open(directory)?))?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, path })
+        Ok(Self {
+            listener,
+            path,
+            waiting: Mutex::default(),
+        })
     }
 
     /// Takes the orders that have come, and answers each with what `obey` says.
     pub(crate) fn serve(&self, mut obey: impl FnMut(Order) -> Result<String, String>) {
         for _ in 0..ORDERS_PER_LOOK {
-            let Ok((stream, _)) = self.listener.accept() else {
+            let waiting = self.waiting().pop_front();
+            let Some(asked) = waiting.or_else(|| self.next()) else {
                 return;
             };
-            // Who goes away before the answer gets none.
-            let _gone = answer(stream, &mut obey);
+            asked.answer(&mut obey);
+        }
+    }
+
+    /// Whether an end at once was ordered since the last look; other orders wait for their turn.
+    pub(crate) fn take_abort(&self) -> bool {
+        for _ in 0..ORDERS_PER_LOOK {
+            let Some(asked) = self.next() else {
+                return false;
+            };
+            let is_full = self.waiting().len() >= WAITING_MAX;
+            match asked.order {
+                Ok(Order::Abort) => {
+                    asked.answer(&mut |_| Ok("the run ends at once".to_owned()));
+                    return true;
+                }
+                _ if is_full => asked.answer(&mut |_| {
+                    Err("the run deals with a loss; give the order again later".to_owned())
+                }),
+                _ => self.waiting().push_back(asked),
+            }
+        }
+        false
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Asked>> {
+        // Whoever panicked with it in hand left whole entries.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next one who has connected and said a line.
+    fn next(&self) -> Option<Asked> {
+        loop {
+            let (stream, _) = self.listener.accept().ok()?;
+            // Who says nothing in time is not answered.
+            if let Ok(asked) = Asked::read(stream) {
+                return Some(asked);
+            }
         }
     }
 }
@@ -102,22 +155,32 @@ impl Drop for RunControl {
     }
 }
 
-fn answer(
-    mut stream: UnixStream,
-    obey: &mut impl FnMut(Order) -> Result<String, String>,
-) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(LINE_MAX)).read_line(&mut line)?;
-    match parse_order(line.trim()).and_then(obey) {
-        Ok(text) => writeln!(stream, "ok: {text}"),
-        Err(text) => writeln!(stream, "error: {text}"),
-    }?;
+impl Asked {
+    fn read(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut line = String::new();
+        BufReader::new((&stream).take(LINE_MAX)).read_line(&mut line)?;
+        let order = parse_order(line.trim());
+        Ok(Self { stream, order })
+    }
+
+    fn answer(self, obey: &mut impl FnMut(Order) -> Result<String, String>) {
+        let answer = match self.order.and_then(obey) {
+            Ok(text) => format!("ok: {text}"),
+            Err(text) => format!("error: {text}"),
+        };
+        // Who goes away before the answer gets none.
+        let _gone = tell(&self.stream, &answer);
+    }
+}
+
+fn tell(mut stream: &UnixStream, answer: &str) -> io::Result<()> {
+    writeln!(stream, "{answer}")?;
     stream.shutdown(Shutdown::Write)?;
     // What was said beyond a line would reset the connection, and the answer with it.
-    io::copy(&mut (&stream).take(BEYOND_MAX), &mut io::sink()).map(drop)
+    io::copy(&mut stream.take(BEYOND_MAX), &mut io::sink()).map(drop)
 }
 
 /// Reads an order.
@@ -221,6 +284,28 @@ mod tests {
             let error = parse_order(line).expect_err(line);
             assert!(error.starts_with("a note "), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn an_end_at_once_is_taken_before_orders_that_wait() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let control = RunControl::open(folder.path()).expect("the directory is ours");
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| send_order(folder.path(), "status"));
+            while control.waiting().is_empty() {
+                assert!(!control.take_abort());
+                std::thread::yield_now();
+            }
+            let abort = scope.spawn(|| send_order(folder.path(), "abort"));
+            while !control.take_abort() {
+                std::thread::yield_now();
+            }
+            let answer = abort.join().expect("it did not panic");
+            assert_eq!(answer.as_deref(), Ok("the run ends at once"));
+            control.serve(|order| Ok(format!("{order:?}")));
+            let answer = first.join().expect("it did not panic");
+            assert_eq!(answer.as_deref(), Ok("Status"));
+        });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Hosts that do not answer or are of another version are problems before anything is started. From
 //! then on a thread takes their reports, and says who is suspect, back or dead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,10 +82,49 @@ struct Coming<'a> {
     launched: LaunchedHosts,
     members: Membership,
     start: Instant,
-    streams_at: Vec<(String, String)>,
+    streams_at: BTreeMap<String, String>,
     /// What the hosts that are there say of their data interface.
     mtus: BTreeMap<String, u32>,
     problems: Vec<Problem>,
+    strangers: Strangers,
+}
+
+/// Hosts that come and are none of the run.
+#[derive(Default)]
+struct Strangers {
+    /// Names of which it was said.
+    said: BTreeSet<String>,
+}
+
+impl Strangers {
+    /// Refuses a host that has come, and says so, if it is none of the run: with the name of none of
+    /// them, or in the place of one that has joined. Whether it was.
+    fn refuse(
+        &mut self,
+        session: &CoordinatorSession,
+        members: &Membership,
+        (host, life): (&str, u64),
+    ) -> bool {
+        let reason = match members.state(host) {
+            Some(HostState::Expected | HostState::Refused) => return false,
+            Some(_) if members.life(host) == Some(life) => return false,
+            Some(_) => {
+                format!("another start of host {host} is part of it, and none takes its place")
+            }
+            None => {
+                let names: Vec<&str> = members.names().collect();
+                format!("it has no host {host}; its hosts are {}", names.join(", "))
+            }
+        };
+        if self.said.insert(host.to_owned()) {
+            say(format_args!(
+                "\nwarning: a host is refused by the run: {reason}"
+            ));
+        }
+        // One that cannot be told ends by itself, when the coordinator is gone for long.
+        let _in_vain = session.order(host, life, &HostOrder::Refuse(reason).to_bytes());
+        true
+    }
 }
 
 /// What there is most of; of as many the one that comes first.
@@ -132,9 +171,10 @@ impl RunHosts {
             launched: LaunchedHosts::default(),
             members: Membership::new(names, VERSION, HOST_PROTOCOL, times, since(start)),
             start,
-            streams_at: Vec::new(),
+            streams_at: BTreeMap::new(),
             mtus: BTreeMap::new(),
             problems: Vec::new(),
+            strangers: Strangers::default(),
         };
         for host in &table.hosts {
             if let Err(error) = coming.launched.launch(host, control, &key) {
@@ -184,16 +224,8 @@ impl Coming<'_> {
                 return false;
             }
             match self.heard.recv_timeout(LOOK) {
-                Ok(HostSaid::Token { host, is_there }) if is_there => {
-                    if let Some(hello) = self.session.ask(&host, HELLO_PATIENCE) {
-                        self.members.handle_hello(since(self.start), &hello);
-                    }
-                }
-                // One that is there already and waits for the others is no silent one.
-                Ok(HostSaid::Report { host, .. }) => {
-                    self.members.handle_heard(since(self.start), &host);
-                }
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(said) => self.hear(said),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.take_events();
@@ -210,13 +242,38 @@ impl Coming<'_> {
         true
     }
 
+    fn hear(&mut self, said: HostSaid) {
+        match said {
+            HostSaid::Token {
+                host,
+                life,
+                is_there: true,
+            } => {
+                let is_refused =
+                    (self.strangers).refuse(&self.session, &self.members, (&host, life));
+                let hello = (!is_refused).then(|| self.session.ask(&host, life, HELLO_PATIENCE));
+                if let Some(hello) = hello.flatten() {
+                    self.members.handle_hello(since(self.start), &hello);
+                }
+            }
+            // Whoever was there and has gone may come again.
+            HostSaid::Token { host, life, .. } | HostSaid::Gap { host, life } => {
+                self.members.handle_gone_early(&host, life);
+            }
+            // One that is there already and waits for the others is no silent one.
+            HostSaid::Report { host, life, .. } => {
+                self.members.handle_heard(since(self.start), &host, life);
+            }
+        }
+    }
+
     /// Notes who has joined and who is refused.
     fn take_events(&mut self) {
         while let Some(event) = self.members.poll_event() {
             match event {
                 MemberEvent::Joined(hello) => {
                     self.mtus.insert(hello.host.clone(), hello.mtu);
-                    self.streams_at.push((hello.host, hello.streams_at));
+                    self.streams_at.insert(hello.host, hello.streams_at);
                 }
                 MemberEvent::Refused(refusal) => self.problems.extend(self.of_refused(&refusal)),
                 _ => {}
@@ -239,22 +296,27 @@ impl Coming<'_> {
     /// Ends the hosts that have come, or come meanwhile: what their launchers started may outlive these.
     fn send_home(&mut self) {
         for host in &self.table.hosts {
-            self.tell_to_quit(&host.name);
+            if let Some(life) = self.members.life(&host.name) {
+                self.tell_to_quit(&host.name, life);
+            }
         }
         let until = Instant::now() + LEAVING_PATIENCE;
         while !self.launched.have_ended() && Instant::now() < until {
-            if let Ok(HostSaid::Token { host, is_there }) = self.heard.recv_timeout(LOOK)
-                && is_there
+            if let Ok(HostSaid::Token {
+                host,
+                life,
+                is_there: true,
+            }) = self.heard.recv_timeout(LOOK)
             {
-                self.tell_to_quit(&host);
+                self.tell_to_quit(&host, life);
             }
         }
         self.launched.end(Duration::ZERO);
     }
 
-    fn tell_to_quit(&self, host: &str) {
+    fn tell_to_quit(&self, host: &str, life: u64) {
         // One that cannot be told ends by itself, when it has missed the coordinator for long.
-        let _in_vain = self.session.order(host, &HostOrder::Quit.to_bytes());
+        let _in_vain = (self.session).order(host, life, &HostOrder::Quit.to_bytes());
     }
 
     fn key_of(&self, name: &str) -> Option<(String, &HostConfig)> {
@@ -321,12 +383,17 @@ impl Coming<'_> {
             placement: placement
                 .map(|(role, host)| (role.to_owned(), host.to_owned()))
                 .collect(),
-            streams_at: self.streams_at,
+            streams_at: self.streams_at.into_iter().collect(),
             ..Preparation::default()
         };
         let session = Arc::clone(&self.session);
+        let names = self.members.names();
+        let lives: BTreeMap<String, u64> = names
+            .filter_map(|host| Some((host.to_owned(), self.members.life(host)?)))
+            .collect();
         let send = move |host: &str, order: &[u8]| {
-            if let Err(error) = session.order(host, order) {
+            let Some(life) = lives.get(host) else { return };
+            if let Err(error) = session.order(host, *life, order) {
                 say(format_args!("warning: {error}"));
             }
         };
@@ -335,6 +402,8 @@ impl Coming<'_> {
         let launched = Arc::new(Mutex::new(self.launched));
         let listening = Listening {
             hosts: hosts.clone(),
+            session: self.session,
+            strangers: self.strangers,
             members: self.members,
             heard: self.heard,
             start: self.start,
@@ -356,6 +425,8 @@ impl Coming<'_> {
 /// What the thread has that takes the reports.
 struct Listening {
     hosts: RoleHosts,
+    session: Arc<CoordinatorSession>,
+    strangers: Strangers,
     members: Membership,
     heard: Receiver<HostSaid>,
     start: Instant,
@@ -376,11 +447,7 @@ impl Listening {
         // Relaxed: the flag orders nothing.
         while !self.is_over.load(Ordering::Relaxed) {
             match self.heard.recv_timeout(LOOK) {
-                Ok(HostSaid::Report { host, bytes }) => self.take_report(&host, &bytes),
-                Ok(HostSaid::Token { host, is_there }) => {
-                    let now = since(self.start);
-                    self.members.handle_token(now, &host, is_there);
-                }
+                Ok(said) => self.hear(said),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -398,8 +465,38 @@ impl Listening {
         }
     }
 
-    fn take_report(&mut self, host: &str, bytes: &[u8]) {
-        self.members.handle_heard(since(self.start), host);
+    fn hear(&mut self, said: HostSaid) {
+        match said {
+            HostSaid::Report { host, life, bytes } => {
+                // A stranger has nothing to say of the run.
+                if self.members.life(&host) == Some(life) {
+                    self.take_report(&host, life, &bytes);
+                }
+            }
+            HostSaid::Token {
+                host,
+                life,
+                is_there,
+            } => {
+                let now = since(self.start);
+                self.members.handle_token(now, &host, life, is_there);
+                if is_there {
+                    (self.strangers).refuse(&self.session, &self.members, (&host, life));
+                }
+            }
+            HostSaid::Gap { host, life } => {
+                if self.members.life(&host) == Some(life) {
+                    say(format_args!(
+                        "\nwarning: words of host {host} were lost on their way"
+                    ));
+                }
+                self.members.handle_gap(&host, life);
+            }
+        }
+    }
+
+    fn take_report(&mut self, host: &str, life: u64, bytes: &[u8]) {
+        self.members.handle_heard(since(self.start), host, life);
         if let Some(reason) = self.hosts.handle_report(host, bytes) {
             say(format_args!("\nhost {host} leaves: {reason}"));
         }
@@ -475,9 +572,14 @@ fn free_port() -> std::io::Result<SocketAddr> {
 
 /// What names a run among all others; who does not know it cannot join.
 fn random_key() -> std::io::Result<String> {
+    random_number().map(|number| format!("{number:016x}"))
+}
+
+/// A number that nobody else has.
+pub(crate) fn random_number() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
+    Ok(u64::from_le_bytes(bytes))
 }
 
 #[cfg(test)]

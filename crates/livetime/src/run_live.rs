@@ -11,7 +11,7 @@ use livetime_wire::{DurationNs, RateHz};
 use rustix::termios::tcgetwinsize;
 
 use crate::console::{show_line, show_screen};
-use crate::run_status::{losses_in_words, row};
+use crate::run_status::{losses_so_far, row};
 
 /// How often the screen is redrawn.
 const SCREEN_EVERY: Duration = Duration::from_millis(500);
@@ -95,14 +95,19 @@ fn cut(text: &str, columns: usize, rows: usize) -> String {
 fn line(now: &Snapshot, rates: &RateSample) -> String {
     let counts = now.counts();
     format!(
-        "{:6.1} s  {} triggers ({}, {:.1} % dead)  {} built  {} stored  {} lost",
+        "{:6.1} s  {} triggers ({}, {:.1} % dead)  {} built  {} stored  {} lost{}",
         now.at.0 as f64 * 1e-9,
         counts.triggers,
         RateHz(rates.trigger_hz),
         rates.refused_fraction * 100.0,
         counts.events_built,
         counts.events_stored,
-        now.losses().total()
+        now.losses().total(),
+        match now.died[..] {
+            [] => "",
+            // What went with the dead is counted when the run ends.
+            _ => " so far",
+        }
     )
 }
 
@@ -127,7 +132,7 @@ fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) ->
     let counts = now.counts();
     let held = |kind: &str| now.kind(kind).map(|role| role.gauges.held).sum::<u64>();
     let pages = now.kind("ru").map(|role| role.gauges.held_max).sum::<u64>();
-    let lost = losses_in_words(&(&now.losses()).into());
+    let lost = losses_so_far(&(&now.losses()).into(), &now.died);
     let mut text = format!("{title}\n  {:<18}{:>12}{:>14}\n", "", "total", "now");
     text += &row(
         "triggers",

@@ -23,6 +23,7 @@ pub(crate) fn remarks(summary: &RunSummary) -> Vec<String> {
     remarks.extend(oversized_remark(summary));
     remarks.extend(truncated_remark(summary));
     remarks.extend(unrecorded_remark(summary));
+    remarks.extend(late_remark(summary));
     remarks
 }
 
@@ -135,6 +136,17 @@ fn unrecorded_remark(summary: &RunSummary) -> Option<String> {
     })
 }
 
+/// That most triggers were offered too late, as when a run has begun before its hosts were told so.
+fn late_remark(summary: &RunSummary) -> Option<String> {
+    let late = of_roles(summary, "refused_late");
+    let offered = summary.counts.offered;
+    (late > offered / 2).then(|| {
+        format!(
+            "{late} of {offered} offered triggers were refused as late: the front-ends stood still, or the              time of the run had begun long before they were told to start, as when hosts answer slowly;              then give it more `duration`, or count `triggers`"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use livetime_store::RunSummary;
@@ -149,6 +161,7 @@ mod tests {
             ..RunIdentification::default()
         };
         let counts = ChainCounts {
+            offered: 600,
             triggers: 500,
             ..ChainCounts::default()
         };
@@ -188,6 +201,7 @@ mod tests {
                     ("fragment_faults_bad_crc", 6),
                 ],
             ),
+            ("src0", &[("refused_late", 301)]),
             ("fu0~1", &[]),
         ] {
             let counters = counters.iter();
@@ -208,6 +222,7 @@ mod tests {
             "9 events were larger",
             "2 of 500 trigger packets were longer",
             "10 of 500 trigger packets were not recorded",
+            "301 of 600 offered triggers were refused as late",
         ];
         assert_eq!(said.len(), starts.len(), "{said:#?}");
         for (said, start) in said.iter().zip(starts) {

@@ -30,6 +30,14 @@ pub(crate) struct RunStatus {
     events_in_building: u64,
     /// A writer waits for room on its disk.
     disk_full: bool,
+    /// Those that do, of so many that are there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    full_writers: Vec<String>,
+    #[serde(default)]
+    writers: usize,
+    /// Roles whose processes have died so far: what was lost with them is settled when the run ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    died: Vec<String>,
     /// Trigger packets are not recorded now: their disk has no room, or a write failed.
     #[serde(default)]
     packets_unrecorded: bool,
@@ -100,7 +108,10 @@ impl RunStatus {
             fragments_buffered: sum("ru", |gauges| gauges.held),
             pages: sum("ru", |gauges| gauges.held_max),
             events_in_building: sum("bu", |gauges| gauges.held),
-            disk_full: now.kind("wr").any(|role| role.gauges.disk_full == 1),
+            disk_full: now.full_writers().next().is_some(),
+            full_writers: now.full_writers().map(str::to_owned).collect(),
+            writers: now.kind("wr").count(),
+            died: now.died.clone(),
             packets_unrecorded: (now.kind("trg"))
                 .any(|role| role.gauges.disk_full == 1 || role.gauges.failed == 1),
             notes: Vec::new(),
@@ -131,8 +142,8 @@ impl RunStatus {
         );
         let stored = format!("{} stored in whole chunks", counts.events_stored);
         let full = match self.disk_full {
-            true => "\n  the disk of the run file has no room; triggers wait until there is",
-            false => "",
+            true => format!("\n  {}", self.full_disk()),
+            false => String::new(),
         };
         let unrecorded = match self.packets_unrecorded {
             true => {
@@ -165,8 +176,51 @@ impl RunStatus {
             self.fragments_buffered,
             self.pages,
             self.events_in_building,
-            losses_in_words(&self.losses),
+            losses_so_far(&self.losses, &self.died),
         )
+    }
+
+    fn full_disk(&self) -> String {
+        let of = self.writers;
+        let named = self.full_writers.iter();
+        let named: Vec<String> = named.map(|id| writer_in_words(id, None, of)).collect();
+        full_in_words(&named, of)
+    }
+}
+
+/// A writer as its disk is spoken of: the only one there is has *the* run file.
+pub(crate) fn writer_in_words(id: &str, host: Option<String>, writers: usize) -> String {
+    match host {
+        Some(host) => format!("{id} on host {host}"),
+        None if writers <= 1 => "the run file".to_owned(),
+        None => id.to_owned(),
+    }
+}
+
+/// That the disks of these writers, of so many, have no room, and who waits.
+pub(crate) fn full_in_words(full: &[String], writers: usize) -> String {
+    let named = full.join(", ");
+    let disks = match full.len() {
+        0 | 1 => format!("the disk of {named} has"),
+        _ => format!("the disks of {named} have"),
+    };
+    match full.len() < writers {
+        true => format!(
+            "{disks} no room; what builds for it waits until there is, and the others go on"
+        ),
+        false => format!("{disks} no room; triggers wait until there is"),
+    }
+}
+
+/// Losses of a run that goes on. What dead roles had is counted when their accounts are settled.
+pub(crate) fn losses_so_far(losses: &Losses, died: &[String]) -> String {
+    let losses = losses_in_words(losses);
+    match died {
+        [] => losses,
+        died => format!(
+            "{losses} so far; what was lost with {} is counted when the run ends",
+            died.join(", ")
+        ),
     }
 }
 
@@ -184,5 +238,68 @@ pub(crate) fn losses_in_words(losses: &Losses) -> String {
     match losses.is_empty() {
         true => "none".to_owned(),
         false => losses.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_node::counter_block::RoleCounts;
+    use livetime_wire::RunNs;
+
+    use super::*;
+
+    /// The status of a run with so many writers, of which some have no room.
+    fn status(writers: usize, full: &[usize], died: &[&str]) -> RunStatus {
+        let role = |index: usize| {
+            let mut counts = RoleCounts::default();
+            counts.gauges.disk_full = full.contains(&index).into();
+            (format!("wr{index}"), counts)
+        };
+        let snapshot = Snapshot {
+            at: RunNs(0),
+            roles: (0..writers).map(role).collect(),
+            died: died.iter().map(|id| (*id).to_owned()).collect(),
+        };
+        let status = RunStatus::new(RunNumber(1), RunState::Running, &snapshot, None, 1.0);
+        // As it comes to whoever asks for it.
+        let document = serde_json::to_string(&status).expect("a document");
+        serde_json::from_str(&document).expect("its own document")
+    }
+
+    #[test]
+    fn a_full_disk_is_named_with_who_waits_for_it() {
+        for (writers, full, said) in [
+            (
+                1,
+                &[0][..],
+                "the disk of the run file has no room; triggers wait until there is",
+            ),
+            (
+                2,
+                &[1],
+                "the disk of wr1 has no room; what builds for it waits until there is, and the \
+                 others go on",
+            ),
+            (
+                2,
+                &[0, 1],
+                "the disks of wr0, wr1 have no room; triggers wait until there is",
+            ),
+        ] {
+            let text = status(writers, full, &[]).to_text();
+            assert!(text.contains(said), "{text}");
+        }
+        let whole = status(2, &[], &[]).to_text();
+        assert!(!whole.contains("no room"), "{whole}");
+    }
+
+    #[test]
+    fn nobody_is_told_that_nothing_was_lost_with_the_dead() {
+        let (whole, hurt) = (status(1, &[], &[]), status(1, &[], &["wr1", "bu1"]));
+        assert!(whole.to_text().ends_with("losses            none"));
+        let said = "losses            none so far; what was lost with wr1, bu1 is counted when the run ends";
+        assert!(hurt.to_text().ends_with(said), "{}", hurt.to_text());
+        let metrics = hurt.to_metrics();
+        assert!(metrics.contains("livetime_roles_died 2\n"), "{metrics}");
     }
 }

@@ -18,7 +18,7 @@ use crate::ending_signal::is_hang_up;
 use crate::run_control::{Order, RunControl};
 use crate::run_histograms::HistogramFile;
 use crate::run_live::LiveDisplay;
-use crate::run_status::RunStatus;
+use crate::run_status::{RunStatus, full_in_words, writer_in_words};
 
 /// How often the driver looks at the chain.
 const LOOK: Duration = Duration::from_millis(20);
@@ -89,7 +89,8 @@ struct Course {
     rates: Rates,
     /// The counters when something last moved.
     moved: (Snapshot, Instant),
-    was_full: bool,
+    /// Writers that waited for room at the last look.
+    were_full: Vec<String>,
     /// Likewise that of the trigger packets.
     were_packets_full: bool,
     had_packets_failed: bool,
@@ -104,7 +105,7 @@ impl RunWatch<'_> {
             is_aborted: false,
             rates: Rates::new(&first),
             moved: (first, Instant::now()),
-            was_full: false,
+            were_full: Vec::new(),
             were_packets_full: false,
             had_packets_failed: false,
         };
@@ -129,7 +130,11 @@ impl RunWatch<'_> {
             self.end(Ending::SourceFinished, course);
         }
         let is_interrupted = course.ending == Some(Ending::Interrupted);
-        if !goes_on(self.running) {
+        let goes_on = goes_on(self.running);
+        if self.running.is_ended_at_once() {
+            return Some(Ending::Killed);
+        }
+        if !goes_on {
             // Whoever ends a service may tell its roles as well, and they were quicker.
             let is_interrupted = is_interrupted || self.signals.pending().next().is_some();
             return Some(Ending::RoleLost { is_interrupted });
@@ -147,10 +152,11 @@ impl RunWatch<'_> {
             return Some(Ending::Killed);
         }
         let now = self.running.snapshot();
-        course.rates.look(&now, course.ending.is_some());
-        self.display.show(&now, self.running.is_paused());
+        let shown = self.running.with_dead(&now);
+        course.rates.look(&shown, course.ending.is_some());
+        self.display.show(&shown, self.running.is_paused());
         self.histograms.write_if_due(self.running);
-        say_if_full(&now, &mut course.was_full);
+        say_if_full(&now, self.running, &mut course.were_full);
         say_if_packets_full(&now, &mut course.were_packets_full);
         say_if_packets_failed(&now, &mut course.had_packets_failed);
         let reason = course.ending?;
@@ -206,7 +212,7 @@ impl RunWatch<'_> {
         let is_ending = course.ending.is_some() || course.is_aborted;
         match order {
             Order::Status => {
-                let now = self.running.snapshot();
+                let now = self.running.with_dead(&self.running.snapshot());
                 let (rates, interval) = course.rates.present(&now);
                 let state = RunStatus::state_of(is_ending, self.running.is_paused());
                 let status = RunStatus::new(self.running.run(), state, &now, rates, interval);
@@ -316,17 +322,29 @@ impl Rates {
 }
 
 /// Says when the disk of a run file has become full, or has room again.
-fn say_if_full(now: &Snapshot, was_full: &mut bool) {
-    let is_full = now.kind("wr").any(|writer| writer.gauges.disk_full == 1);
-    // A writer that has given up waits no longer, and there is no room all the same.
-    let has_failed = now.kind("wr").any(|writer| writer.gauges.failed == 1);
-    match (std::mem::replace(was_full, is_full), is_full) {
-        (false, true) => {
-            say("\nwarning: the disk of the run file has no room; triggers wait until there is");
-        }
-        (true, false) if !has_failed => say("\nthe disk of the run file has room again"),
-        _ => {}
+fn say_if_full(now: &Snapshot, running: &Chain, were_full: &mut Vec<String>) {
+    let writers = now.kind("wr").count();
+    let in_words = |id: &String| writer_in_words(id, running.host_of(id), writers);
+    let full: Vec<String> = now.full_writers().map(str::to_owned).collect();
+    if full.iter().any(|writer| !were_full.contains(writer)) {
+        let named: Vec<String> = full.iter().map(in_words).collect();
+        say(format_args!(
+            "\nwarning: {}",
+            full_in_words(&named, writers)
+        ));
     }
+    // A writer that has given up waits no longer, and one that is dead; there is no room all the same.
+    let goes_on = |id: &&String| {
+        let mut roles = now.roles.iter();
+        !full.contains(id) && roles.any(|(role, counts)| role == *id && counts.gauges.failed == 0)
+    };
+    for writer in were_full.iter().filter(goes_on) {
+        say(format_args!(
+            "\nthe disk of {} has room again",
+            in_words(writer)
+        ));
+    }
+    *were_full = full;
 }
 
 /// Says once that no trigger packets are recorded any more, although their disk has room.
@@ -436,8 +454,17 @@ fn report_incident(incident: &Incident) {
     }
 }
 
+/// A filter in Python tells nothing of a batch before it has judged all of it: what it fails on is found
+/// in many steps, each of which has its limit.
 fn has_moved(before: &Snapshot, now: &Snapshot) -> bool {
-    before.counts() != now.counts() || before.losses() != now.losses()
+    before.counts() != now.counts()
+        || before.losses() != now.losses()
+        || filter_work(before) != filter_work(now)
+}
+
+fn filter_work(snapshot: &Snapshot) -> u64 {
+    let roles = snapshot.roles.iter();
+    roles.map(|(_, role)| role.gauges.filter_work_ns).sum()
 }
 
 #[cfg(test)]
@@ -453,6 +480,7 @@ mod tests {
         Snapshot {
             at: RunNs(at_ms * 1_000_000),
             roles: vec![("src0".to_owned(), counts)],
+            died: Vec::new(),
         }
     }
 
@@ -480,5 +508,14 @@ mod tests {
         assert_eq!(times, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         rates.look(&snapshot(9500, 9500), true);
         assert_eq!(rates.samples.len(), 8, "it is over");
+    }
+
+    #[test]
+    fn work_of_a_filter_is_no_standstill() {
+        let before = snapshot(0, 100);
+        let mut now = snapshot(50, 100);
+        assert!(!has_moved(&before, &now), "time alone is nothing");
+        now.roles[0].1.gauges.filter_work_ns = 50;
+        assert!(has_moved(&before, &now));
     }
 }

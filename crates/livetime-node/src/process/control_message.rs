@@ -110,7 +110,8 @@ pub enum Message {
         /// Events that it had, as the command says.
         triggers: Vec<u64>,
     },
-    /// A child has dealt with a command; the events that were lost by it, as far as it knows.
+    /// A child has dealt with a command; the events that were lost by it, as far as it knows. Of
+    /// `reconnect`, the unit that it has another stream to, if it has, as a number that no event has.
     Settled(Vec<u64>),
     /// A filter has failed on an event.
     Failure(FilterFailure),
@@ -344,6 +345,11 @@ impl Message {
     /// The message of a document that came without descriptors; `None` for one that cannot be read.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         Self::from_json(&serde_json::from_str(text).ok()?)
+    }
+
+    /// The document of a message that names no events and comes without descriptors.
+    pub(super) fn to_text(&self) -> String {
+        self.to_json(&[]).to_string()
     }
 
     /// Sends the document with descriptors, and ahead of it what it names beyond its length.

@@ -16,6 +16,7 @@ use super::ProcessError;
 use super::control_message::{EndName, Message};
 use super::process_group::ProcessGroup;
 use super::recovery::OnLoss;
+use super::role_loop::rejoined_with;
 use crate::chain_plan::{name_of_socket, role_of, transport_of};
 
 /// How long a cut waits for the news that a process has died.
@@ -105,7 +106,7 @@ impl ProcessGroup {
     }
 
     /// Makes another stream between two units and waits until both have it; `false` if one of them
-    /// is not there.
+    /// is not there, or has none.
     fn reconnect(&mut self, (a, b): (UnitId, UnitId)) -> Result<bool, ProcessError> {
         let living = self.processes.iter().enumerate().filter(|(_, p)| !p.gone);
         // The front-ends of all data links are in one role.
@@ -121,6 +122,10 @@ impl ProcessGroup {
         if ends.len() != 2 || !is_planned {
             return Ok(false);
         }
+        let peers: Vec<u64> = ends
+            .iter()
+            .map(|(_, peer)| rejoined_with(*peer).0)
+            .collect();
         self.ring_epoch += 1;
         let mut passing = self.passing();
         let transport = transport_of(&self.config, (a, b));
@@ -144,10 +149,11 @@ impl ProcessGroup {
             }
         }
         let role = format!("{a} and {b}");
-        let settled = self.await_settled(waiting);
-        settled
-            .map(|_| true)
-            .map_err(|reason| ProcessError::Refused { role, reason })
+        let rejoined = self.await_settled(waiting);
+        let rejoined = rejoined.map_err(|reason| ProcessError::Refused { role, reason })?;
+        // One that has died meanwhile, or whose host is not reached, has none.
+        let have_it = peers.iter().all(|peer| rejoined.contains(peer));
+        Ok(have_it && rejoined.len() == peers.len())
     }
 }
 

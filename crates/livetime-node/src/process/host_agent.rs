@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -48,7 +49,7 @@ const ENDING_PATIENCE: Duration = Duration::from_millis(500);
 const ENDING_LOOK: Duration = Duration::from_millis(2);
 
 /// Carries a report to the coordinator.
-pub type SendReport = Box<dyn Fn(&[u8]) + Send + Sync>;
+pub type SendReport = Box<dyn Fn(&HostReport) + Send + Sync>;
 /// Makes the command that serves a role.
 pub type RoleCommandOf = Box<dyn Fn(&str) -> Command + Send + Sync>;
 /// Reads the configuration of a run; gives it and the commands of its roles.
@@ -113,7 +114,7 @@ impl Reporter {
     fn send(&self, report: impl FnOnce() -> Option<HostReport>) {
         let _turn = lock(&self.turn);
         if let Some(report) = report() {
-            (self.send)(&report.to_bytes());
+            (self.send)(&report);
         }
     }
 }
@@ -149,8 +150,9 @@ impl HostAgent {
         self.streams.address()
     }
 
-    /// Takes in an order; `false` when it was the last. Words that are none change nothing.
-    pub fn handle_order(&mut self, bytes: &[u8]) -> bool {
+    /// Takes in an order; breaks when it was the last, with why this host does not take part if it does
+    /// not. Words that are none change nothing.
+    pub fn handle_order(&mut self, bytes: &[u8]) -> ControlFlow<Result<(), String>> {
         match HostOrder::from_bytes(bytes) {
             Some(HostOrder::Prepare(preparation)) => {
                 let prepared = self.prepare(*preparation);
@@ -182,10 +184,11 @@ impl HostAgent {
                 }
             }
             Some(HostOrder::Phase { phase, step }) => self.set_phase(phase, step),
-            Some(HostOrder::Quit) => return false,
+            Some(HostOrder::Quit) => return ControlFlow::Break(Ok(())),
+            Some(HostOrder::Refuse(reason)) => return ControlFlow::Break(Err(reason)),
             None => {}
         }
-        true
+        ControlFlow::Continue(())
     }
 
     fn prepare(&mut self, preparation: Preparation) -> Result<(), String> {
@@ -268,7 +271,8 @@ impl HostAgent {
         });
         self.roles.insert(block, Arc::clone(&role));
         let thread = std::thread::Builder::new().name(format!("tell-{id}"));
-        let started = thread.spawn(move || run.tell(&role, &queue));
+        let reporter = Arc::clone(&self.reporter);
+        let started = thread.spawn(move || run.tell(&role, &queue, &reporter));
         started.map_err(|error| error.to_string())?;
         Ok(process)
     }
@@ -417,7 +421,7 @@ impl HostRun {
     }
 
     /// Hands a role its documents, with the descriptors that their names stand for.
-    fn tell(&self, role: &HostRole, documents: &Receiver<String>) {
+    fn tell(&self, role: &HostRole, documents: &Receiver<String>, reporter: &Reporter) {
         while let Ok(text) = documents.recv() {
             let told = match Message::from_text(&text) {
                 Some(Message::Begin { .. } | Message::Ends(_) | Message::Command { .. }) => {
@@ -430,12 +434,29 @@ impl HostRun {
             };
             if let Err(reason) = told {
                 if !*lock(&role.gone) {
-                    eprintln!("{}: cannot be told: {reason}", role.id);
+                    self.refuse_for(role, reason, reporter);
                     role.signal(RoleSignal::Kill);
                 }
                 return;
             }
         }
+    }
+
+    /// Says in place of a role why it cannot start with the others, since its death alone would not. One
+    /// that takes the place of another is tried again.
+    fn refuse_for(&self, role: &HostRole, reason: String, reporter: &Reporter) {
+        let is_first = self.plan.roles.get(role.block as usize) == Some(&role.id);
+        if !is_first || *lock(&role.started) {
+            eprintln!("{}: cannot be told: {reason}", role.id);
+            return;
+        }
+        reporter.send(|| {
+            Some(HostReport::Said {
+                block: role.block,
+                text: Message::Refused(reason).to_text(),
+                state: Box::new(self.state(role)),
+            })
+        });
     }
 
     fn tell_with_descriptors(&self, role: &HostRole, text: &str) -> Result<(), String> {
@@ -612,7 +633,17 @@ impl HostRun {
             self.streams.take_local(key, transport)
         } else {
             let at = of(&self.preparation.streams_at, &host).ok_or("a host without address")?;
-            self.streams.take_remote(key, transport, &at, occasion)
+            let taken = self.streams.take_remote(key, transport, &at, occasion);
+            taken.map_err(|error| {
+                let here = self.streams.address();
+                let reason = format!(
+                    "no stream between {unit} on host {} ({here}) and {peer} on host {host} ({at}): \
+                     {error}; each host must reach every port of the others' addresses, over TCP and, \
+                     with `transport = \"udp\"`, UDP",
+                    self.host
+                );
+                std::io::Error::new(error.kind(), reason)
+            })
         };
         let socket = socket.map_err(|error| error.to_string())?;
         if let PeerSocket::Stream(stream) = &socket {

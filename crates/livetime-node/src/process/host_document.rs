@@ -10,7 +10,7 @@ use super::run_page::Activity;
 use crate::counter_block::RoleCounts;
 
 /// Version of these documents.
-pub const HOST_PROTOCOL: u64 = 5;
+pub const HOST_PROTOCOL: u64 = 6;
 
 /// A run file that the host of its writer goes on with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -98,6 +98,8 @@ pub enum HostOrder {
     },
     /// The run is over.
     Quit,
+    /// It does not take part in the run, for this reason.
+    Refuse(String),
 }
 
 /// The counters of a role at one time.
@@ -241,6 +243,7 @@ impl HostOrder {
             Self::Signal { block, signal } => json!(["signal", block, signal.name()]),
             Self::Phase { phase, step } => json!(["phase", phase, step]),
             Self::Quit => json!(["quit"]),
+            Self::Refuse(reason) => json!(["refuse", reason]),
         };
         document.to_string().into_bytes()
     }
@@ -269,6 +272,7 @@ impl HostOrder {
                 step: body[2].as_u64()?,
             },
             "quit" => Self::Quit,
+            "refuse" => Self::Refuse(text(&body[1])?),
             _ => return None,
         })
     }
@@ -294,6 +298,11 @@ impl BlockState {
 }
 
 impl HostReport {
+    /// Whether the next of its kind says all of it again.
+    pub fn is_state(&self) -> bool {
+        matches!(self, Self::Counters { .. })
+    }
+
     /// The document.
     pub fn to_bytes(&self) -> Vec<u8> {
         let document = match self {
@@ -401,6 +410,7 @@ mod tests {
             HostOrder::HangUp { block },
             HostOrder::Phase { phase: 3, step: 2 },
             HostOrder::Quit,
+            HostOrder::Refuse("another is there".to_owned()),
         ];
         for signal in [RoleSignal::Kill, RoleSignal::Stop, RoleSignal::Continue] {
             orders.push(HostOrder::Signal { block, signal });

@@ -153,7 +153,8 @@ impl HostStreams {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let reason = format!("{peer} did not connect to {unit}");
+                let patience = occasion.patience();
+                let reason = format!("{peer} did not connect within {patience:?}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
             }
             let waited = self.arrived.wait_timeout(shelf, left);
@@ -169,7 +170,12 @@ impl HostStreams {
     ) -> io::Result<PeerSocket> {
         let no_address = |_| io::Error::other(format!("\"{at}\" is no address with port"));
         let address: SocketAddr = at.parse().map_err(no_address)?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("{unit} cannot connect to {at}: {error}"),
+            )
+        })?;
         let ends = format!("{} {peer} {unit} {epoch}", self.key);
         if !transport.is_udp() {
             stream.write_all(format!("livetime {STREAM} {ends}\n").as_bytes())?;

@@ -36,9 +36,11 @@ use super::process_group::{GroupLeft, ProcessGroup};
 use super::recovery::{Incident, OnLoss};
 use crate::building_group::BuildingGroup;
 use crate::chain_plan::role_of;
+use crate::counter_block::RoleCounts;
 use crate::role::RoleResult;
 use crate::role::event_manager::accepted_of;
 use crate::role_ends::unit_of;
+use crate::snapshot::Snapshot;
 
 /// What a lost group left behind, for the summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,6 +185,27 @@ impl ProcessGroup {
         said.max().unwrap_or(0)
     }
 
+    /// Adds what dead processes said last and their blocks have no more, see [`Snapshot::died`].
+    pub(crate) fn add_dead(&self, shown: &mut Snapshot) {
+        for process in self.processes.iter().filter(|p| p.lost.is_some()) {
+            if !shown.died.contains(&process.id) {
+                shown.died.push(process.id.clone());
+            }
+            // The file goes on in the life that is the last one.
+            let mut lives = self.processes.iter().rev();
+            let last = lives.find(|life| process.is_writer() && life.unit == process.unit);
+            let name = last.unwrap_or(process).name();
+            let found = shown.roles.iter_mut().find(|(id, _)| *id == name);
+            let Some((_, RoleCounts { chain, .. })) = found else {
+                continue;
+            };
+            let [accepted, rejected] = process.verdicts_last;
+            chain.filter_accepted = chain.filter_accepted.max(accepted);
+            chain.filter_rejected = chain.filter_rejected.max(rejected);
+            chain.events_stored = chain.events_stored.max(process.stored_last);
+        }
+    }
+
     /// Remembers what the writer of a group said last.
     fn note_lost_group(&mut self, group: BuildingGroup) {
         let lost = LostGroup {
@@ -195,11 +218,14 @@ impl ProcessGroup {
     /// What a dead filter unit of a lost group said of events may be said of them by another once
     /// more: the event manager knows how many had left the group.
     pub(super) fn forget_verdicts(&mut self, index: usize, group: BuildingGroup) {
-        let process = &self.processes[index];
+        let process = &mut self.processes[index];
         let is_its = process.unit.kind == UnitKind::Filter && group.has(process.unit.index);
         if is_its && process.lost.is_some() {
             let mut counts = process.counters.read();
-            (counts.chain.filter_accepted, counts.chain.filter_rejected) = (0, 0);
+            let chain = &mut counts.chain;
+            let said = [chain.filter_accepted, chain.filter_rejected];
+            process.verdicts_last = std::array::from_fn(|i| process.verdicts_last[i].max(said[i]));
+            (chain.filter_accepted, chain.filter_rejected) = (0, 0);
             process.counters.publish(&counts);
         }
     }

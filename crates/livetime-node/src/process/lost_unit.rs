@@ -100,7 +100,8 @@ pub fn settle_lost(
         let right = counts.events_built + counts.events_incomplete;
         let surplus =
             (right + losses.in_area(LossArea::Builder)).saturating_sub(counts.l2_accepted);
-        take(losses, LossCause::BuilderLost, surplus);
+        let taken = take(losses, LossCause::BuilderLost, surplus);
+        take(losses, LossCause::EventAborted, surplus - taken);
     }
     if any(&[UnitKind::Trigger, UnitKind::Source]) {
         // Whoever waited for a decision in the end waited for the dead one.
@@ -585,7 +586,8 @@ mod tests {
         assert_eq!(settled(good(), losses, &[UnitKind::Writer]).total(), 0);
         let mut losses = LossCounts::new();
         losses.add(LossCause::FragmentAborted, 16);
-        losses.add(LossCause::BuilderLost, 2);
+        losses.add(LossCause::BuilderLost, 1);
+        losses.add(LossCause::EventAborted, 1);
         assert_eq!(settled(good(), losses, &[UnitKind::Readout]).total(), 0);
     }
 

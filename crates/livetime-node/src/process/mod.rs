@@ -45,7 +45,7 @@ pub use host_agent::HostAgent;
 pub use host_document::{HOST_PROTOCOL, HostOrder, Preparation};
 pub use interface_mtu::interface_mtu;
 pub use lost_group::LostGroupLeft;
-pub use process_group::{Launcher, ProcessGroup};
+pub use process_group::{AskEnd, Launcher, ProcessGroup};
 pub use recovery::{FaultTime, Incident, LossPolicy, OnLoss, ProcessFault};
 pub use role_hosts::RoleHosts;
 pub use role_process::serve_role;

@@ -63,6 +63,9 @@ const READ_BYTES_PER_S: u64 = 50_000_000;
 /// Time between two looks at roles that are to come to rest.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
+/// Asks whether the run is to end at once: while it settles a loss, nobody else does.
+pub type AskEnd = Box<dyn FnMut() -> bool + Send>;
+
 /// How role processes are started and told apart from foreign ones.
 pub struct Launcher {
     /// The command that serves a role, given its id; its standard input will be the socket.
@@ -144,6 +147,8 @@ pub struct ProcessGroup {
     /// What is still to be told of event managers that died while another loss was settled.
     pub(super) managers_lost: Vec<Incident>,
     rest: Mutex<RestWatch>,
+    ask_end: Option<AskEnd>,
+    is_ended_at_once: bool,
     /// The congestion control of the streams between the roles, if there are any.
     congestion: Option<String>,
 }
@@ -225,6 +230,8 @@ impl ProcessGroup {
             unasked: UnaskedLooks::default(),
             managers_lost: Vec::new(),
             rest: Mutex::default(),
+            ask_end: None,
+            is_ended_at_once: false,
             congestion: None,
         };
         group.prepare_hosts()?;
@@ -323,6 +330,28 @@ impl ProcessGroup {
         self.congestion.as_deref()
     }
 
+    /// Whom to ask whether the run is to end at once.
+    pub fn heed_end(&mut self, ask: AskEnd) {
+        self.ask_end = Some(ask);
+    }
+
+    /// Whether it was to end at once when that was asked last.
+    pub fn is_ended_at_once(&self) -> bool {
+        self.is_ended_at_once
+    }
+
+    /// Asks whether it is to.
+    pub(super) fn ends_at_once(&mut self) -> bool {
+        let ask = self.ask_end.as_mut();
+        self.is_ended_at_once |= ask.is_some_and(|ask| ask());
+        self.is_ended_at_once
+    }
+
+    /// The host that a role is on, where there are several.
+    pub(crate) fn host_of(&self, role: &str) -> Option<String> {
+        self.launcher.hosts.as_ref()?.host_of(role)
+    }
+
     /// The run page.
     pub fn page(&self) -> &RunPage {
         &self.page
@@ -405,6 +434,7 @@ impl ProcessGroup {
             silent: false,
             settled: false,
             stored_last: 0,
+            verdicts_last: [0; 2],
         });
         Ok(())
     }
@@ -639,6 +669,8 @@ impl ProcessGroup {
     /// Ends the run and collects what the roles leave; `drained` as the caller has found it.
     pub fn finish(mut self, drained: bool) -> (GroupLeft, Vec<UnitKind>) {
         self.continue_all();
+        // What is settled from here on is the end at once, or the end in order, and is waited for.
+        (self.ask_end, self.is_ended_at_once) = (None, false);
         let mut rest = RestWatch::default();
         if drained {
             self.page.phase().advance(Phase::Ending);

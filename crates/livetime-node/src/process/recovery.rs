@@ -624,6 +624,9 @@ impl ProcessGroup {
             if left.is_zero() {
                 return Err(format!("{} roles did not settle its loss", waiting.len()));
             }
+            if self.ends_at_once() {
+                return Err("the run is ended at once".to_owned());
+            }
             // One of them may hang on an event.
             self.watch_events();
             let since = Instant::now();

@@ -349,6 +349,11 @@ impl RoleHosts {
         known.is_some()
     }
 
+    /// The host that a role is on.
+    pub(super) fn host_of(&self, role: &str) -> Option<String> {
+        self.0.placement.get(role).cloned()
+    }
+
     /// Why the host of a role takes no more orders, if it does not.
     pub(super) fn gone(&self, role: &str) -> Option<String> {
         let host = self.0.placement.get(role)?;

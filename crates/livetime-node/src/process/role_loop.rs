@@ -14,6 +14,23 @@ use crate::role_ends::unit_of;
 use crate::run_clock::RunClock;
 use crate::worker::Phase;
 
+/// What a role answers when it has another stream to a unit. No trigger has such a number: an answer that
+/// comes too late names no event.
+pub(super) fn rejoined_with(unit: UnitId) -> TriggerNumber {
+    TriggerNumber((1 << 63) | u64::from(unit.to_code()))
+}
+
+/// The same of a command that gives a role another stream.
+fn rejoined_by(command: &RoleCommand) -> Option<TriggerNumber> {
+    match command {
+        RoleCommand::StreamBack {
+            unit,
+            stream: Some(_),
+        } => Some(rejoined_with(*unit)),
+        _ => None,
+    }
+}
+
 /// What a role may find wrong with another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerTrouble {
@@ -50,6 +67,8 @@ pub fn run_role(
     let mut activity = page.activity(index);
     let mut closed = false;
     let mut unsettled = false;
+    // The unit to which there is another stream since the last command.
+    let mut rejoined = None;
     loop {
         let phase = phase_cell.get();
         let step = match phase {
@@ -67,13 +86,14 @@ pub fn run_role(
         let mut work = 0;
         // One at a time: the next may build upon what this one leaves.
         if !unsettled && let Ok(command) = commands.try_recv() {
+            rejoined = rejoined_by(&command);
             role.handle_command(clock.now(), command);
             unsettled = true;
             work += 1;
         }
         if unsettled && let Some(triggers) = role.poll_settled() {
             unsettled = false;
-            settled(triggers);
+            settled(rejoined.take().map_or(triggers, |unit| vec![unit]));
         }
         if role.has_left() {
             return;

@@ -131,6 +131,7 @@ pub struct BatchFilter {
     /// Interpreters in a row that did not come up, and how long the present one takes \[ns\].
     starts_failed: u32,
     loading_ns: u64,
+    work_ns: u64,
     /// Why no other interpreter is started.
     broken: Option<String>,
     batches: [Batch; SLOTS],
@@ -204,6 +205,7 @@ impl BatchFilter {
             alive: false,
             starts_failed: 0,
             loading_ns: 0,
+            work_ns: 0,
             broken: None,
             batches: std::array::from_fn(|_| Batch::with_capacity(batch_max)),
             filling: 0,
@@ -368,6 +370,11 @@ impl BatchFilter {
         }
     }
 
+    /// Time in which its interpreter was loading or had a question, within its limits \[ns\].
+    pub fn work_ns(&self) -> u64 {
+        self.work_ns
+    }
+
     /// Hears the interpreter and asks it on; returns the work done.
     pub fn poll(&mut self, now: RunNs) -> usize {
         let mut work = 0;
@@ -379,6 +386,9 @@ impl BatchFilter {
         }
         if let Some(asked) = self.asked.front_mut() {
             asked.spent_ns += passed;
+            if !asked.over_time {
+                self.work_ns += passed;
+            }
             if asked.spent_ns > self.config.time_limit.0 && !asked.over_time {
                 asked.over_time = true;
                 if let Some(interpreter) = &mut self.interpreter {
@@ -397,6 +407,7 @@ impl BatchFilter {
             return;
         }
         self.loading_ns += passed;
+        self.work_ns += passed;
         if Duration::from_nanos(self.loading_ns) > LOAD_PATIENCE {
             self.interpreter = None;
             self.loading_ns = 0;

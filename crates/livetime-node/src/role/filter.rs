@@ -478,6 +478,9 @@ impl FilterUnit {
         let idle = self.is_empty();
         self.counts.gauges.idle = u64::from(idle);
         self.counts.gauges.held = self.in_batches() as u64;
+        if let Judge::Batch(batches) = &self.judge {
+            self.counts.gauges.filter_work_ns = batches.filter().work_ns();
+        }
         self.parts.block.publish(&self.counts);
     }
 }

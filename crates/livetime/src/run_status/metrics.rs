@@ -90,6 +90,8 @@ impl RunStatus {
         text.gauge("pages", "Pages of the readout units.", self.pages);
         let building = "Events begun by builder units and not closed.";
         text.gauge("events_in_building", building, self.events_in_building);
+        let died = "Roles that have died; what was lost with them is counted when the run ends.";
+        text.gauge("roles_died", died, self.died.len());
         let full = "1 while a writer waits for room on its disk.";
         text.gauge("disk_full", full, u8::from(self.disk_full));
         let unrecorded = "1 while trigger packets are not recorded: no room, or a failed write.";

@@ -5,7 +5,8 @@
 //! it does is in `livetime_node::process::host_agent`, how it is reached in `livetime_control`.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -16,6 +17,7 @@ use livetime_control::HostHello;
 use livetime_control::session::{CoordinatorSaid, HostSession};
 use livetime_node::ChainConfig;
 use livetime_node::process::host_agent::RoleCommandOf;
+use livetime_node::process::host_document::HostReport;
 use livetime_node::process::{HOST_PROTOCOL, HostAgent, Preparation, interface_mtu};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
@@ -23,6 +25,8 @@ use signal_hook::low_level::signal_name;
 use crate::console::say;
 use crate::ending_signal::ending_signals;
 use crate::exit;
+use crate::host_folder::HostFolder;
+use crate::run_hosts::random_number;
 use crate::verb::role::{VERSION, chain_of};
 use crate::verb::run::SourceOptions;
 
@@ -30,6 +34,8 @@ use crate::verb::run::SourceOptions;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a host goes on without its coordinator.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a host that is refused stays.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// Orders on their way.
 const ORDERS_MAX: usize = 4096;
 
@@ -68,14 +74,17 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let folder = HostFolder::of(options);
-    let config = folder.path.join("config.toml");
+    let folder = HostFolder::path_of(&options.key, &options.name);
+    let config = folder.join("config.toml");
     let session: Arc<OnceLock<HostSession>> = Arc::default();
     let reports = Arc::clone(&session);
-    let send = move |bytes: &[u8]| {
+    let send = move |report: &HostReport| {
         if let Some(session) = reports.get() {
             // A coordinator that cannot be told is gone, which its token says.
-            let _gone = session.report(bytes);
+            let _gone = match report.is_state() {
+                true => session.report_state(&report.to_bytes()),
+                false => session.report(&report.to_bytes()),
+            };
         }
     };
     let mut agent = HostAgent::new(
@@ -91,6 +100,7 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let hello = HostHello {
         host: options.name.clone(),
+        life: random_number()?,
         version: VERSION.to_owned(),
         protocol: HOST_PROTOCOL,
         streams_at: agent.streams_at().to_string(),
@@ -103,7 +113,7 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     // Before there is anything that a death by a signal would leave behind, and not before the session
     // is there: whoever ends a host that still looks for its coordinator has not to wait for that.
     let mut signals = Signals::new(ending_signals())?;
-    folder.create()?;
+    let folder = HostFolder::create(folder)?;
     // The only call.
     let _first = session.set(opened);
     let ended = follow(&mut agent, &heard, &mut signals);
@@ -116,7 +126,8 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 /// Does what is ordered until it is told to quit, or the coordinator is gone for long.
 ///
 /// # Errors
-/// A signal that has ended it: the coordinator takes it for a host that has failed.
+/// A signal that has ended it, or orders that did not come: the coordinator takes it for a host that has
+/// failed. Or the coordinator has refused it.
 fn follow(
     agent: &mut HostAgent,
     heard: &Receiver<CoordinatorSaid>,
@@ -129,9 +140,18 @@ fn follow(
         let left = look_due.saturating_duration_since(Instant::now());
         match heard.recv_timeout(left) {
             Ok(CoordinatorSaid::Order(order)) => {
-                if !agent.handle_order(&order) {
-                    return Ok(());
+                if let ControlFlow::Break(end) = agent.handle_order(&order) {
+                    return end.map_err(|reason| {
+                        // A launcher that starts it again is not to do so many times a second.
+                        std::thread::sleep(REFUSED_PAUSE);
+                        format!("refused by the run: {reason}").into()
+                    });
                 }
+            }
+            Ok(CoordinatorSaid::Gap) => {
+                let reason = "orders of the coordinator were lost, and its roles with them";
+                agent.leave(reason);
+                return Err(reason.into());
             }
             Ok(CoordinatorSaid::Token(is_there)) => {
                 alone_since = (!is_there).then(Instant::now);
@@ -182,29 +202,4 @@ fn read(config: &Path, preparation: &Preparation) -> Result<(ChainConfig, RoleCo
         command
     };
     Ok((chain, Box::new(command)))
-}
-
-/// A folder of this host for the time of the run.
-struct HostFolder {
-    path: PathBuf,
-}
-
-impl HostFolder {
-    fn of(options: &Options) -> Self {
-        let name = format!("livetime-{}-{}", options.key, options.name);
-        Self {
-            path: std::env::temp_dir().join(name),
-        }
-    }
-
-    fn create(&self) -> std::io::Result<()> {
-        std::fs::create_dir_all(&self.path)
-    }
-}
-
-impl Drop for HostFolder {
-    fn drop(&mut self) {
-        // What stays is a configuration in the folder for temporary files.
-        let _stays = std::fs::remove_dir_all(&self.path);
-    }
 }

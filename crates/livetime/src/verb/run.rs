@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use livetime_client::RunFolder;
@@ -14,7 +15,9 @@ use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
 use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, LossPolicy, ProcessFault};
-use livetime_node::{Chain, ChainConfig, ChainOutcome, RateSample, RunFiles, stored_latency};
+use livetime_node::{
+    Chain, ChainConfig, ChainOutcome, FilterConfig, RateSample, RunFiles, stored_latency,
+};
 use livetime_store::{Condition, Histogram, NoteError, RunBegin, RunEnd, RunNote, RunSummary};
 use livetime_wire::{DurationNs, RateHz, RunNs, TaiNs};
 use signal_hook::iterator::Signals;
@@ -23,6 +26,7 @@ use crate::command_words::shell_words;
 use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
 use crate::console::readers::Readers;
 use crate::console::{say, with_causes};
+use crate::end_at_once;
 use crate::ending_signal::is_hang_up;
 use crate::exit;
 use crate::filter_of_run;
@@ -236,9 +240,13 @@ fn take_data(
     if processes {
         chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
     }
+    let patience = drain_patience(&chain, processes.then_some(on_loss.time_limit));
     let started = start_chain(&chain, files, launcher, on_loss, faults.roles);
     let mut running = started.inspect_err(|_| directory.abandon())?;
-    let control = control_of(&directory, running.is_paused());
+    let control = control_of(&directory, running.is_paused()).map(Arc::new);
+    running.heed_end(end_at_once::ask(
+        control.as_ref().map(Arc::downgrade).unwrap_or_default(),
+    )?);
     running.plan_stream_faults(faults.streams);
     let mut display = LiveDisplay::new(&chain);
     let mut histograms = HistogramFile::of(directory.path());
@@ -248,9 +256,9 @@ fn take_data(
         signals: &mut readers.signals,
         display: &mut display,
         histograms: &mut histograms,
-        control: control.as_ref(),
+        control: control.as_deref(),
         notes: &mut notes,
-        patience: drain_patience(&chain),
+        patience,
     };
     let (ending, rates) = watch.until_end();
     drop(control);
@@ -265,6 +273,7 @@ fn take_data(
         ending,
         rates,
         notes,
+        patience,
     };
     Ok(ended.close_books(options, running.finish(), histograms, readers))
 }
@@ -278,6 +287,8 @@ struct EndedRun<'a> {
     ending: Ending,
     rates: Vec<RateSample>,
     notes: Vec<RunNote>,
+    /// For how long its drain was allowed to stand still.
+    patience: Duration,
 }
 
 impl EndedRun<'_> {
@@ -316,7 +327,7 @@ impl EndedRun<'_> {
         let printed = print_summary(options.json, &summary, &outcome, self.directory, readers);
         errors.extend(printed.err().map(|error| error.to_string()));
         warn_of_ends(&outcome, &missed);
-        errors.extend(ending.trouble(drain_patience(chain)));
+        errors.extend(ending.trouble(self.patience));
         conclude(&summary, &errors)
     }
 }
@@ -519,12 +530,16 @@ impl RunHosts {
     }
 }
 
-/// How long a drain may stand still: whatever the configuration waits for must have passed.
-fn drain_patience(chain: &ChainConfig) -> Duration {
+/// How long a drain may stand still: whatever the configuration waits for must have passed, and
+/// `event_limit`, for which a filter unit may work on one event where it has a process that can be ended.
+/// That of a filter in Python is for a batch, and work on one is no standstill.
+fn drain_patience(chain: &ChainConfig, event_limit: Option<DurationNs>) -> Duration {
+    let is_batched = matches!(chain.filter, FilterConfig::Python(_));
     let waits = [
         chain.builder.timeout,
         chain.supervisor.decision_timeout,
         chain.files.full_wait,
+        event_limit.filter(|_| !is_batched).unwrap_or_default(),
     ];
     DRAIN_PATIENCE + waits.map(|wait| Duration::from_nanos(wait.0)).iter().sum()
 }

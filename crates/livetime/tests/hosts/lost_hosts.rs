@@ -1,17 +1,21 @@
 //! Hosts that are ended, lost while a role of theirs is started again or at the end of the run, and
 //! hosts that only cannot be heard.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use livetime_client::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
-use crate::live_run::{find_process, process_of, start, start_with, wait_for_more};
+use crate::live_run::{find_process, order, process_of, start, start_with, wait_for_more};
 use crate::process_run::{self, Lines, Run, keeping_all, turn};
 use crate::start_of_hosts::{host_of, launched_by};
 use crate::{
     LOCAL, assert_goes_on_without_second, await_event, building_on_two, filtering_on_two, host,
-    on_one_host, readout_on_two,
+    on_one_host, on_two_hosts, readout_on_two,
 };
 
 /// A launcher that has ended when its host is there, as one that starts it on another machine.
@@ -106,7 +110,7 @@ fn a_host_may_be_lost_while_a_role_of_it_is_started_again() {
         wait_for_more(&folder.path().join("run/events.mcap"));
         signal(coordinator, Signal::INT);
         let run = Run::finished(lines.finish(), folder);
-        std::fs::remove_dir_all(own).expect("it is left of a killed agent");
+        let _removed_by_another_host = std::fs::remove_dir_all(own);
         assert!(run.output.status.success(), "{role}: {}", run.errors());
         assert!(
             run.errors().contains("the others go on"),
@@ -141,7 +145,7 @@ fn a_writer_that_may_live_keeps_its_file() {
     wait_for_more(&file);
     for (agent, own) in agents {
         signal(agent, Signal::KILL);
-        std::fs::remove_dir_all(own).expect("it is left of a killed agent");
+        let _removed_by_another_host = std::fs::remove_dir_all(own);
     }
     while find_process(run.folder.path(), "wr0").is_some() {
         std::thread::yield_now();
@@ -179,6 +183,82 @@ fn a_host_that_is_heard_again_after_its_loss_ends() {
     assert_eq!(run.lost_writers(), 1);
 }
 
+/// Its launcher starts it again at once, and what it starts knows nothing of the run.
+#[test]
+fn a_host_that_comes_in_the_place_of_a_dead_one_is_not_that_host() {
+    let _turn = turn();
+    for lost in [true, false] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let again = r#"launcher = "exec"
+command = "until {command}; do :; done""#;
+        let (mut lines, coordinator) = match lost {
+            // A run that cannot go on without it.
+            true => begun(&on_two_hosts(again)(example()), folder.path()),
+            false => {
+                let config = building_on_two(example());
+                let second = |launcher| host("second", r#""bu1", "fu1", "wr1""#, launcher);
+                let changed = config.replace(&second(LOCAL), &second(again));
+                assert_ne!(changed, config);
+                begun(&changed, folder.path())
+            }
+        };
+        let name = if lost { "building" } else { "second" };
+        signal(host_of(folder.path(), name).0, Signal::KILL);
+        lines.wait_for(&format!("host {name} is gone"), 1);
+        if !lost {
+            lines.wait_for("the process of bu1 is gone", 1);
+            wait_for_more(&folder.path().join("run/events.mcap"));
+            signal(coordinator, Signal::INT);
+        }
+        let run = Run::finished(lines.finish(), folder);
+        let errors = run.errors();
+        assert_eq!(run.output.status.success(), !lost, "{errors}");
+        let last = errors.rsplit_once(&format!("host {name} is not heard\n"));
+        let since = last.expect("its connection has gone").1;
+        let again = format!("host {name} is heard again");
+        assert!(!since.contains(&again), "{errors}");
+        assert!(errors.contains("it is not heard any more"), "{errors}");
+        run.assert_accounted();
+    }
+}
+
+/// A builder unit dies, and the host of a filter unit that is to settle this does not answer.
+#[test]
+fn an_end_at_once_is_heard_while_a_host_is_waited_for() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let control = "\n[control]\nsuspect = \"500 s\"\ndead = \"1000 s\"\n";
+    let config = filtering_on_two(example()) + control;
+    let (lines, _) = begun(&config, folder.path());
+    let (agent, _) = host_of(folder.path(), "second");
+    signal(agent, Signal::STOP);
+    signal(process_of(folder.path(), "bu0"), Signal::KILL);
+    // It is waited for from when no order is answered any more.
+    while is_answered(folder.path(), "status") {}
+    let answer = order(folder.path(), &["abort"]);
+    signal(agent, Signal::CONT);
+    assert_eq!(answer.as_deref(), Ok("the run ends at once"));
+    let run = Run::finished(lines.finish(), folder);
+    assert_eq!(run.output.status.code(), Some(0), "{}", run.errors());
+    let condition = run.summary["run"]["condition"].as_str();
+    assert!(
+        condition.is_some_and(|condition| condition.contains("ABORTED")),
+        "{condition:?}"
+    );
+    run.assert_accounted();
+}
+
+/// Whether a run answers an order within a time that it never needs.
+fn is_answered(folder: &Path, order: &str) -> bool {
+    let mut stream = UnixStream::connect(folder.join("run/control")).expect("it listens");
+    let patience = stream.set_read_timeout(Some(Duration::from_secs(3)));
+    patience.expect("a socket");
+    stream
+        .write_all(format!("{order}\n").as_bytes())
+        .expect("a socket");
+    matches!(stream.read(&mut [0]), Ok(1))
+}
+
 /// The run is ended at once while nobody knows yet that the host is not there.
 #[test]
 fn a_building_host_that_is_lost_at_the_end_is_no_error() {
@@ -193,11 +273,76 @@ fn a_building_host_that_is_lost_at_the_end_is_no_error() {
     signal(coordinator, Signal::INT);
     let run = Run::finished(lines.finish(), folder);
     let errors = run.errors();
-    std::fs::remove_dir_all(own).expect("it is left of a killed agent");
+    let _removed_by_another_host = std::fs::remove_dir_all(own);
     for role in ["bu1", "fu1", "wr1"] {
         let said = format!("warning: the process of {role} died at the end of the run");
         assert!(errors.contains(&said), "{errors}");
     }
     assert!(run.output.status.success(), "{errors}");
     run.assert_accounted();
+}
+
+/// The counters of a run that goes on, once nothing is on its way any more.
+fn totals_at_rest(folder: &Path) -> Vec<(String, u64)> {
+    let totals = || {
+        let said = order(folder, &["status", "--json"]).expect("the run answers");
+        let status: Value = serde_json::from_str(&said).expect("a document");
+        let counts = status["counts"].as_object().expect("counters by name");
+        let counts = counts
+            .iter()
+            .map(|(name, count)| (name.clone(), count.as_u64()));
+        let counts: Vec<_> = counts
+            .map(|(name, n)| (name, n.expect("a number")))
+            .collect();
+        (counts, status["events_in_building"] == 0)
+    };
+    let mut before = totals();
+    loop {
+        wait_a_look();
+        let now = totals();
+        if now == before && now.1 {
+            return now.0;
+        }
+        before = now;
+    }
+}
+
+/// Between two looks at counters that may still change.
+fn wait_a_look() {
+    std::thread::sleep(std::time::Duration::from_millis(200));
+}
+
+/// What it had counted stays in the totals. Nobody says that nothing was lost with it, or that it has
+/// streams again.
+#[test]
+fn no_total_falls_when_a_building_host_dies() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = keeping_all(building_on_two(example())) + CONTROL;
+    let (mut lines, coordinator) = begun(&config, folder.path());
+    await_event(&folder.path().join("run/events-1.mcap"));
+    let (agent, own) = host_of(folder.path(), "second");
+    order(folder.path(), &["pause"]).expect("the run answers");
+    let before = totals_at_rest(folder.path());
+    signal(agent, Signal::KILL);
+    lines.wait_for("the process of bu1 is gone", 1);
+    let after = totals_at_rest(folder.path());
+    for ((name, before), (_, after)) in before.iter().zip(&after) {
+        assert!(after >= before, "{name}: {before} became {after}");
+    }
+    let status = order(folder.path(), &["status"]).expect("the run answers");
+    let said = "is counted when the run ends";
+    assert!(status.contains(said), "{status}");
+    let metrics = order(folder.path(), &["status", "--prometheus"]).expect("the run answers");
+    assert!(metrics.contains("livetime_roles_died 3"), "{metrics}");
+    order(folder.path(), &["resume"]).expect("the run answers");
+    wait_for_more(&folder.path().join("run/events.mcap"));
+    signal(coordinator, Signal::INT);
+    let run = Run::finished(lines.finish(), folder);
+    let _removed_by_another_host = std::fs::remove_dir_all(own);
+    let errors = run.errors();
+    assert!(run.output.status.success(), "{errors}");
+    assert!(!errors.contains("another took its place"), "{errors}");
+    run.assert_accounted();
+    run.assert_only_writer_lost();
 }

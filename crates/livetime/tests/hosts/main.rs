@@ -293,11 +293,15 @@ fn a_coordinator_may_stand_still_for_longer_than_hosts_may_be_silent() {
     // Four times what a host may be silent.
     std::thread::sleep(Duration::from_secs(2));
     signal(Signal::CONT);
-    lines.wait_for("is heard again", 1);
+    // It has taken in what lay unread when an order is answered.
+    order(folder.path(), &["status"]).expect("it goes on");
+    wait_for_more(&file);
     signal(Signal::INT);
+    lines.wait_for("the run ends in order", 1);
     let run = Run::finished(lines.finish(), folder);
     assert!(run.output.status.success(), "{}", run.errors());
     assert!(!run.errors().contains("is gone"), "{}", run.errors());
+    assert!(!run.errors().contains("heard"), "{}", run.errors());
     run.assert_accounted();
     assert_eq!(run.causes(), BTreeSet::new());
 }
@@ -585,6 +589,7 @@ fn a_host_of_another_mtu_is_refused_before_the_start() {
 fn hello() -> HostHello {
     HostHello {
         host: "building".to_owned(),
+        life: 1,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: HOST_PROTOCOL,
         streams_at: "127.0.0.1:9".to_owned(),

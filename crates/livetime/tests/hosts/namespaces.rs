@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use livetime_client::RunFolder;
@@ -90,8 +91,11 @@ struct Network {
 
 impl Network {
     fn new(roles: &'static [(&'static str, &'static str)]) -> Result<Self, String> {
+        /// Networks of this process: two tests may have one at a time.
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
         let network = Self {
-            prefix: format!("lt{}", std::process::id()),
+            prefix: format!("lt{}-{number}", std::process::id()),
             roles,
             is_udp: false,
             is_slow_to_probe: false,
@@ -382,6 +386,31 @@ fn an_interface_of_another_mtu_is_refused_before_the_start() {
     for part in ["R0203", "with an MTU of 1400 B", "1500 B, that of"] {
         assert!(errors.contains(part), "{part}: {errors}");
     }
+    assert!(!folder.path().join("run").exists(), "nothing is begun");
+}
+
+/// Control reaches every host, and what readout sends to one that builds goes nowhere.
+#[test]
+fn hosts_that_do_not_reach_each_other_are_named_at_the_start() {
+    let _turn = turn();
+    let Some(network) = network_of(TWO_BUILD) else {
+        return;
+    };
+    let readout = network.namespace("readout");
+    system(&format!("ip -n {readout} route add blackhole 10.77.0.5/32")).expect("there is a route");
+    let (child, folder) = network.start(&PACE);
+    let output = child.wait_with_output().expect("the run ends");
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    for part in [
+        "no stream between ru0 on host readout (10.77.0.2:",
+        " and bu1 on host second (10.77.0.5:",
+        "bu1 did not connect within 15s",
+        "each host must reach every port of the others' addresses",
+    ] {
+        assert!(errors.contains(part), "{part}: {errors}");
+    }
+    assert!(!errors.contains("the peer has closed"), "{errors}");
     assert!(!folder.path().join("run").exists(), "nothing is begun");
 }
 

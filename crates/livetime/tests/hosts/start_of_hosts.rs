@@ -110,6 +110,25 @@ fn a_host_that_is_ended_by_a_signal_leaves_nothing_behind() {
     }
 }
 
+/// Of a name that is none of the run's, as one with a slip of the pen in its launcher.
+#[test]
+fn a_host_that_is_none_of_the_run_is_refused() {
+    let _turn = turn();
+    let slip = "sed 's/host building/host bulding/'";
+    let stranger = format!("echo {{command}} | {slip} | sh 2> refused; {{command}}");
+    let config = |_| launched_by("{command}", &stranger);
+    let run = Run::of(config, &["--triggers", "1000"]);
+    let errors = run.errors();
+    assert!(run.output.status.success(), "{errors}");
+    let reason = "it has no host bulding; its hosts are building, readout";
+    let said = format!("warning: a host is refused by the run: {reason}");
+    assert!(errors.contains(&said), "{errors}");
+    let refused = std::fs::read_to_string(run.folder.path().join("refused"));
+    let refused = refused.expect("the launcher has written it");
+    let said = format!("error: host bulding: refused by the run: {reason}");
+    assert!(refused.contains(&said), "{refused}");
+}
+
 /// It is there much earlier than the other, and says so all the time.
 #[test]
 fn a_host_that_waits_for_others_is_heard() {

@@ -50,6 +50,9 @@ pub(in crate::process) struct RoleProcess {
     pub(in crate::process) settled: bool,
     /// What a writer that was lost had counted as stored.
     pub(in crate::process) stored_last: u64,
+    /// What a filter unit that was lost had accepted and rejected, where that is not counted as its own
+    /// any more.
+    pub(in crate::process) verdicts_last: [u64; 2],
 }
 
 impl RoleProcess {
