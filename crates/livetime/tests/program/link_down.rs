@@ -22,7 +22,7 @@ fn events_without_the_link_name_it_and_the_run_recovers() {
         "5 kHz",
         "--lossless",
         "--fault",
-        "link-down:3@200ms+100ms",
+        "link-down:3@200ms+400ms",
     ];
     let run = bench.run(&[&["run", "small.toml", "--out", "out", "--json"][..], &fault].concat());
     let run = run.ended_with(0).document();
