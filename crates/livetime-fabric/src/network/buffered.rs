@@ -147,7 +147,7 @@ pub(crate) struct Fabric<'t> {
 /// Runs traffic through a fabric with buffers.
 ///
 /// # Panics
-/// If load or buffers do not fit the topology: see [`Buffering::problem`],
+/// If load or buffers do not fit the topology: see [`Buffering::problems`],
 /// [`super::Traffic::problem`] and [`super::SizeLaw::problem`].
 pub fn run(topology: &Topology, load: &Load, buffering: &Buffering) -> NetworkOutcome {
     let config = SimulationConfig {
