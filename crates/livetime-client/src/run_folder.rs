@@ -5,7 +5,7 @@
 //! the other, and what is missing between them is counted: parts say how many events came before
 //! them. A run that is being written grows by [`RunFolder::refresh`], new files included. Which
 //! event goes to which file is [`livetime_store::file_plan`]'s, which of them are open is
-//! [`crate::run_input`]'s, and in which row an event is [`crate::event_rows`]'s.
+//! [`crate::run_input`]'s, and the rows of events are the module `event_rows`'s.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! A file of a run as the input of its reader, open only while it is among those that were used last.
 //!
 //! A run may have thousands of files, and a process may open about a thousand. The inputs of a run
-//! share an [`OpenFiles`], which closes the file that was not used for longest; one that is needed again is
+//! share an `OpenFiles`, which closes the file that was not used for longest; one that is needed again is
 //! opened again, and must still be the file that it was. How the files make a run is in
 //! [`crate::run_folder`].
 
