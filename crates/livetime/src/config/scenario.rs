@@ -4,6 +4,8 @@
 //! lists of sizes) are read from the folder of the scenario. What the values mean together is
 //! checked by the simulator itself.
 
+mod switch_section;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -13,17 +15,13 @@ use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::{BuilderNetwork, Shaping};
 use livetime_fabric::flit::FlitConfig;
 use livetime_fabric::network::topology::{Graph, GraphProblem, NODES_MAX, Wiring};
-use livetime_fabric::network::{
-    Arbiter, Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Matching, Pattern,
-    Queueing, RoutePolicy, SizeLaw, Traffic,
-};
-use livetime_fabric::scenario::{
-    DURATION_MAX, Level, Scenario, ShiftOrder, Switching, TopologyChoice,
-};
+use livetime_fabric::network::{Arrival, Load, Pattern, SizeLaw, Traffic};
+use livetime_fabric::scenario::{DURATION_MAX, Level, Scenario, ShiftOrder, TopologyChoice};
 use livetime_wire::quantity::QuantityError;
 use livetime_wire::{BitRate, ByteSize, DurationNs, Problem, RateHz};
 use toml::de::DeTable;
 
+use self::switch_section::{IdleRoutes, read_switch};
 use super::builder_scenario::read_builder;
 use super::document::{Findings, Section, parse};
 use super::problem_code::{BAD_QUANTITY, BOTH_KEYS, FORMAT, IDLE_KEY, OUT_OF_RANGE, SYNTAX};
@@ -33,21 +31,6 @@ use super::render;
 const VERSION: u64 = 1;
 /// Packet times of a run without `duration`.
 const PACKET_TIMES: u64 = 2_000;
-/// Keys of `[switch]` for elements with buffers.
-const BUFFER_KEYS: [&str; 12] = [
-    "queues",
-    "matching",
-    "iterations",
-    "speedup",
-    "output_buffer",
-    "crosspoint_buffer",
-    "buffer_place",
-    "buffer",
-    "lanes",
-    "flow_control",
-    "stop",
-    "go",
-];
 /// Probabilities of arrivals: with 0 nothing would come.
 const PROBABILITIES: RangeInclusive<f64> = 1e-9..=1.0;
 /// The lowest rate of arrivals: one in a quarter of an hour.
@@ -97,14 +80,6 @@ const OF_ARRIVALS: [(&str, &[&str]); 9] = [
     ("crossing", &["bunches"]),
     ("filled", &["bunches"]),
     ("train", &["bunches"]),
-];
-/// Keys of `[switch]` for some queues alone.
-const OF_QUEUES: [(&str, &[&str]); 5] = [
-    ("matching", &["virtual-output", "combined"]),
-    ("iterations", &["virtual-output", "combined"]),
-    ("speedup", &["combined"]),
-    ("output_buffer", &["combined"]),
-    ("crosspoint_buffer", &["crosspoint"]),
 ];
 /// Kinds of network.
 const KINDS: [&str; 12] = [
@@ -715,189 +690,6 @@ fn scheduled_by(
     }
 }
 
-/// Why no choice of routes has an effect.
-#[derive(Debug, Clone, Copy)]
-enum IdleRoutes {
-    /// The order of shifts of this table has routes of its own.
-    Scheduled(&'static str),
-    /// A network of this kind has one route for each pair.
-    Single(&'static str),
-}
-
-impl IdleRoutes {
-    const fn of_network(topology: &TopologyChoice) -> Option<Self> {
-        match topology {
-            TopologyChoice::Crossbar { .. } => Some(Self::Single("crossbar")),
-            TopologyChoice::Delta { .. } => Some(Self::Single("delta")),
-            _ => None,
-        }
-    }
-
-    /// Refuses the key in `[switch]`.
-    fn refuse(self, section: &mut Section<'_, '_>) {
-        let (reason, help) = match self {
-            Self::Scheduled(table) => (
-                format!(
-                    "`routes` with `order = \"plain\"` of `[{table}]`: a conflict-free order has \
-                     its own"
-                ),
-                format!("remove `routes`, or set `order = \"plain\"` in `[{table}]`"),
-            ),
-            Self::Single(kind) => (
-                format!("`routes` where there are several: `kind = \"{kind}\"` has one for a pair"),
-                "remove `routes`".to_owned(),
-            ),
-        };
-        section.refuse_idle(&["routes"], &reason, &help);
-    }
-}
-
-/// With why `routes` has no effect, if it has none.
-fn read_switch(
-    root: &mut Section<'_, '_>,
-    load: &mut Load,
-    idle_routes: Option<IdleRoutes>,
-) -> Switching {
-    let Some(mut section) = root.section("switch") else {
-        return Switching::Wormhole;
-    };
-    let arbiters = Arbiter::ALL.map(|arbiter| (arbiter.name(), arbiter));
-    load.arbiter = section.choice("arbiter", &arbiters).unwrap_or_default();
-    let routes = [
-        ("random", RoutePolicy::Random),
-        ("by-source-port", RoutePolicy::BySourcePort),
-        ("by-destination", RoutePolicy::ByDestination),
-        ("random-per-pair", RoutePolicy::RandomPerPair),
-        ("in-turn", RoutePolicy::InTurn),
-    ];
-    load.routes = section.choice("routes", &routes).unwrap_or_default();
-    if let Some(idle) = idle_routes {
-        idle.refuse(&mut section);
-    }
-    let modes = [
-        ("wormhole", None),
-        ("cut-through", Some(Forwarding::CutThrough)),
-        ("store-and-forward", Some(Forwarding::StoreAndForward)),
-    ];
-    let mode = section.choice("mode", &modes).unwrap_or(None);
-    if mode.is_none() {
-        let reason = "these keys with `mode = \"cut-through\"` or \"store-and-forward\"";
-        let help = "set `mode`: without it packets are wormholes, which no buffer holds";
-        section.refuse_idle(&BUFFER_KEYS, reason, help);
-    }
-    let switching = mode.map_or(Switching::Wormhole, |forwarding| {
-        Switching::Buffered(read_buffering(&mut section, forwarding))
-    });
-    if let Switching::Buffered(buffering) = &switching
-        && buffering.queueing.matching().is_some()
-    {
-        let reason = "`arbiter` where no scheduler chooses, as that of `matching` does here";
-        let help = "remove `arbiter`, or set `matching = \"arbiter\"`";
-        section.refuse_idle(&["arbiter"], reason, help);
-    }
-    section.finish();
-    switching
-}
-
-fn read_buffering(section: &mut Section<'_, '_>, forwarding: Forwarding) -> Buffering {
-    let places = [
-        ("input", BufferPlace::Input),
-        ("output", BufferPlace::Output),
-        ("shared", BufferPlace::Shared),
-    ];
-    let place = section.choice("buffer_place", &places).unwrap_or_default();
-    let mut bytes = ByteSize(64 << 10);
-    section.quantity("buffer", &mut bytes);
-    let queueing = read_queueing(section, bytes.0);
-    let lanes = section.integer("lanes", 0..=COUNT_MAX).unwrap_or(1) as u32;
-    let words = ["credits", "none", "stop-go"].map(|word| (word, word));
-    let flow = section.choice("flow_control", &words).unwrap_or("credits");
-    let of_stop_go: [(&str, &[&str]); 2] = [("stop", &["stop-go"]), ("go", &["stop-go"])];
-    section.refuse_others("flow_control", flow, &of_stop_go);
-    let flow = match flow {
-        "credits" => FlowControl::Credits,
-        "none" => FlowControl::None,
-        _ => {
-            let (mut stop, mut go) = (ByteSize(bytes.0 / 2), ByteSize(bytes.0 / 4));
-            section.quantity("stop", &mut stop);
-            section.quantity("go", &mut go);
-            FlowControl::StopGo {
-                stop: stop.0,
-                go: go.0,
-            }
-        }
-    };
-    Buffering {
-        forwarding,
-        queueing,
-        place,
-        bytes: bytes.0,
-        lanes,
-        flow,
-    }
-}
-
-/// How packets queue, in elements with buffers of so many bytes.
-fn read_queueing(section: &mut Section<'_, '_>, bytes: u64) -> Queueing {
-    let queues = [
-        "input-fifo",
-        "virtual-output",
-        "output",
-        "combined",
-        "crosspoint",
-    ];
-    let queues = section.choice("queues", &queues.map(|word| (word, word)));
-    let queues = queues.unwrap_or("input-fifo");
-    section.refuse_others("queues", queues, &OF_QUEUES);
-    match queues {
-        "virtual-output" => match read_matching(section) {
-            Some(matching) => Queueing::Matched(matching),
-            None => Queueing::VirtualOutput,
-        },
-        "output" => Queueing::Output,
-        "combined" => {
-            let speedup = section.number("speedup", 1.0..=16.0).unwrap_or(2.0);
-            let mut output_bytes = ByteSize(bytes);
-            section.quantity("output_buffer", &mut output_bytes);
-            Queueing::Combined {
-                speedup_thousandths: (speedup * 1e3).round() as u32,
-                output_bytes: output_bytes.0,
-                matching: read_matching(section),
-            }
-        }
-        "crosspoint" => {
-            let mut bytes = ByteSize(4096);
-            section.quantity("crosspoint_buffer", &mut bytes);
-            Queueing::Crosspoint { bytes: bytes.0 }
-        }
-        _ => Queueing::InputFifo,
-    }
-}
-
-/// The scheduler of the elements; `None` for arbiters.
-fn read_matching(section: &mut Section<'_, '_>) -> Option<Matching> {
-    let words = ["arbiter", "pim", "islip", "rrm", "maximum-weight"];
-    let word = section.choice("matching", &words.map(|word| (word, word)));
-    let word = word.unwrap_or("arbiter");
-    let of_rounds: [(&str, &[&str]); 1] = [("iterations", &["pim", "islip", "rrm"])];
-    section.refuse_others("matching", word, &of_rounds);
-    let mut iterations = || section.integer("iterations", 1..=16).unwrap_or(1) as u32;
-    match word {
-        "pim" => Some(Matching::Parallel {
-            iterations: iterations(),
-        }),
-        "islip" => Some(Matching::Slip {
-            iterations: iterations(),
-        }),
-        "rrm" => Some(Matching::RoundRobin {
-            iterations: iterations(),
-            moves_in_all: true,
-        }),
-        "maximum-weight" => Some(Matching::MaximumWeight),
-        _ => None,
-    }
-}
-
 fn read_flits(root: &mut Section<'_, '_>) -> FlitConfig {
     let mut flits = FlitConfig::default();
     let Some(mut section) = root.section("flit") else {
@@ -943,107 +735,4 @@ pub(crate) fn parse_bit_rate(text: &str) -> Result<u64, QuantityError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn problems_of_a_scenario_are_found_all_at_once() {
-        let text = "format = 1\nlevl = \"flit\"\n[topology]\nkind = \"delta\"\nradix = 4\n\
-                    [size]\nlaw = \"fixd\"\n[link]\nrate = \"2 Gbit\"\nhop_dely = \"1 us\"\n";
-        let read = read_scenario(
-            "s.toml",
-            text.to_owned(),
-            Path::new("."),
-            ScenarioOverrides::default(),
-        );
-        let problems = read.err().expect("it is wrong");
-        for part in ["`level`", "stages", "\"fixed\"", "2 Gbit", "`hop_delay`"] {
-            assert!(problems.contains(part), "{part} in\n{problems}");
-        }
-    }
-
-    /// What is wrong with a text, in words.
-    fn problems_of(text: &str) -> String {
-        let overrides = ScenarioOverrides::default();
-        let read = read_scenario("s.toml", text.to_owned(), Path::new("."), overrides);
-        read.err().expect("it is wrong")
-    }
-
-    #[test]
-    fn what_cannot_be_read_hides_nothing_else() {
-        let text = "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n\
-                    [switch]\nmode = \"cut-through\"\nbuffer = \"1 B\"\nlanes = 99\n\
-                    iterations = 77\n[traffic]\npattern = \"permutation\"\nto = [9, 1, 2]\n\
-                    [size]\nlaw = \"fixed\"\nmean = \"17 MiB\"\n\
-                    [arrival]\nlaw = \"bernoulli\"\nprobability = 3.0\n";
-        let problems = problems_of(text);
-        let all = [
-            "`size` is",
-            "`switch.buffer`",
-            "`switch.lanes`",
-            "`switch.iterations`",
-            "`traffic` is",
-            "`arrival.probability`",
-            "6 problems",
-        ];
-        for part in all {
-            assert!(problems.contains(part), "{part} in\n{problems}");
-        }
-        // What follows from a value that could not be read is not told.
-        for (wrong, part) in [
-            ("ports = 4", "ports = \"4\""),
-            ("17 MiB", "17 MB/s"),
-            ("mode", "moda"),
-        ] {
-            let problems = problems_of(&text.replace(wrong, part));
-            let is_told = problems.contains("`switch.buffer` is 1 bytes");
-            assert!(!is_told, "{part}: {problems}");
-        }
-    }
-
-    #[test]
-    fn a_range_is_told_alike_on_both_sides_of_it() {
-        let text = |of: &str, value: &str| {
-            format!(
-                "format = 1\n[topology]\nkind = \"crossbar\"\nports = {}\n[arrival]\n\
-                 law = \"bernoulli\"\nprobability = {}\n",
-                if of == "ports" { value } else { "4" },
-                if of == "probability" { value } else { "0.5" },
-            )
-        };
-        for (key, values, range) in [
-            ("probability", ["0.0", "3.0"], "from 0.000000001 to 1"),
-            ("ports", ["0", "-3"], "from 1 to 1048576"),
-        ] {
-            for value in values {
-                let problems = problems_of(&text(key, value));
-                assert!(problems.contains(range), "{key} of {value}: {problems}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_scenario_says_what_it_says() {
-        let text = "format = 1\nname = \"n\"\nseed = 7\npacket_times = 10\n[topology]\n\
-                    kind = \"crossbar\"\nports = 4\n[size]\nlaw = \"exponential\"\n\
-                    mean = \"1 KiB\"\n[link]\nrate = \"1 Gb/s\"\n[switch]\n\
-                    mode = \"cut-through\"\nbuffer = \"64 KiB\"\nflow_control = \"none\"\n";
-        let loaded = read_scenario(
-            "s.toml",
-            text.to_owned(),
-            Path::new("."),
-            ScenarioOverrides::default(),
-        )
-        .ok();
-        let loaded = loaded.expect("it is good");
-        assert_eq!(loaded.name, "n");
-        let scenario = loaded.scenario;
-        assert_eq!(scenario.load.seed, 7);
-        assert_eq!(scenario.load.duration, DurationPs(10 * 8_192_000));
-        assert_eq!(scenario.load.sizes, SizeLaw::Exponential { mean: 1024.0 });
-        let Switching::Buffered(buffering) = scenario.switching else {
-            panic!("no buffers");
-        };
-        assert_eq!(buffering.flow, FlowControl::None);
-    }
-}
+mod tests;
