@@ -142,7 +142,9 @@ fn late_remark(summary: &RunSummary) -> Option<String> {
     let offered = summary.counts.offered;
     (late > offered / 2).then(|| {
         format!(
-            "{late} of {offered} offered triggers were refused as late: the front-ends stood still, or the              time of the run had begun long before they were told to start, as when hosts answer slowly;              then give it more `duration`, or count `triggers`"
+            "{late} of {offered} offered triggers were refused as late: the front-ends stood still, or the \
+             time of the run had begun long before they were told to start, as when hosts answer slowly; \
+             then give it more `duration`, or count `triggers`"
         )
     })
 }
@@ -222,7 +224,7 @@ mod tests {
             "9 events were larger",
             "2 of 500 trigger packets were longer",
             "10 of 500 trigger packets were not recorded",
-            "301 of 600 offered triggers were refused as late",
+            "301 of 600 offered triggers were refused as late: the front-ends stood still, or the time of",
         ];
         assert_eq!(said.len(), starts.len(), "{said:#?}");
         for (said, start) in said.iter().zip(starts) {

@@ -200,13 +200,13 @@ pub(crate) fn writer_in_words(id: &str, host: Option<String>, writers: usize) ->
 /// That the disks of these writers, of so many, have no room, and who waits.
 pub(crate) fn full_in_words(full: &[String], writers: usize) -> String {
     let named = full.join(", ");
-    let disks = match full.len() {
-        0 | 1 => format!("the disk of {named} has"),
-        _ => format!("the disks of {named} have"),
+    let (disks, them) = match full.len() {
+        0 | 1 => (format!("the disk of {named} has"), "it"),
+        _ => (format!("the disks of {named} have"), "them"),
     };
     match full.len() < writers {
         true => format!(
-            "{disks} no room; what builds for it waits until there is, and the others go on"
+            "{disks} no room; what builds for {them} waits until there is, and the others go on"
         ),
         false => format!("{disks} no room; triggers wait until there is"),
     }
@@ -279,6 +279,12 @@ mod tests {
                 &[1],
                 "the disk of wr1 has no room; what builds for it waits until there is, and the \
                  others go on",
+            ),
+            (
+                3,
+                &[0, 2],
+                "the disks of wr0, wr2 have no room; what builds for them waits until there is, and \
+                 the others go on",
             ),
             (
                 2,
