@@ -1,10 +1,12 @@
 //! Units that stand still for longer than others remember, and units that die meanwhile.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
-use crate::live_run::{process_of, start, start_with, wait_for_more};
+use crate::live_run::{order, process_of, start, start_with, wait_for_more};
 use crate::process_run::{Lines, Run, keeping_all, patient, turn};
 
 /// The example in which every event is kept, with these lines of its builder table.
@@ -138,6 +140,22 @@ fn a_role_that_was_stopped_from_outside_takes_part_in_a_forced_end() {
     }
 }
 
+/// Waits until a role stands still and an event is on its way to it: a run without one has drained.
+fn wait_for_an_event(folder: &Path, stopped: Pid) {
+    let path = format!("/proc/{}/stat", stopped.as_raw_nonzero());
+    let state = || std::fs::read_to_string(&path).expect("it lives");
+    while !state().contains(") T ") {
+        std::thread::yield_now();
+    }
+    let accepted = || {
+        let said = order(folder, &["status", "--json"]).expect("the run takes orders");
+        let status: Value = serde_json::from_str(&said).expect("a document");
+        status["counts"]["l2_accepted"].as_u64().expect("a count")
+    };
+    let before = accepted();
+    while accepted() == before {}
+}
+
 #[test]
 fn a_drain_that_stands_still_names_who_was_stopped() {
     let _turn = turn();
@@ -156,6 +174,7 @@ fn a_drain_that_stands_still_names_who_was_stopped() {
         wait_for_more(&file);
         let process = process_of(folder.path(), role);
         kill_process(process, Signal::STOP).expect("it lives");
+        wait_for_an_event(folder.path(), process);
         kill_process(coordinator, Signal::INT).expect("it lives");
         let number = process.as_raw_nonzero();
         let said =
