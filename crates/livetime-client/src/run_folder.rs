@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +26,9 @@ use crate::event_rows::EventRows;
 pub use crate::event_rows::FolderPlace;
 use crate::run_input::{FilePlace, OpenFiles, RunInput, is_too_many};
 use crate::shortfall::Shortfall;
+
+/// So many parts at each end of a gap are named.
+const GAP_NAMED: u32 = 50;
 
 /// A file of a run that cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -467,7 +471,8 @@ impl RunFolder {
     }
 
     /// Files that must have been there, as far as the others tell; those that are there and cannot be read
-    /// are not among them.
+    /// are not among them. Of more than a hundred parts that follow each other the first fifty and the last
+    /// are named: a file may have been given any number.
     pub fn files_missing(&self) -> Vec<PathBuf> {
         if self.directory.is_none() {
             return Vec::new();
@@ -491,12 +496,12 @@ impl RunFolder {
             let before = index.checked_sub(1).map(|before| &self.files[before].name);
             let expected = before
                 .filter(|before| before.is_part_of(&file.name))
-                .map_or(0, |before| before.part + 1);
-            missing.extend((expected..file.name.part).map(name));
+                .map_or(0, |before| before.part.saturating_add(1));
+            missing.extend(parts_named(expected..file.name.part).map(name));
             let next = self.files.get(index + 1).map(|file| &file.name);
             let is_last = next.is_none_or(|next| !next.is_part_of(&file.name));
             if is_last && file.is_continued() {
-                missing.push(name(file.name.part + 1));
+                missing.extend(file.name.part.checked_add(1).map(name));
             }
         }
         missing.retain(|name| !self.unreadable.iter().any(|file| file.name == *name));
@@ -824,6 +829,13 @@ impl RunFolder {
         found.damage.splice(0..0, ranges);
         found.damage.truncate(DAMAGE_LISTED_MAX);
     }
+}
+
+/// Those of a gap's parts that are named.
+fn parts_named(gap: Range<u32>) -> impl Iterator<Item = u32> {
+    let first = gap.start..gap.end.min(gap.start.saturating_add(GAP_NAMED));
+    let last = gap.end.saturating_sub(GAP_NAMED).max(first.end)..gap.end;
+    first.chain(last)
 }
 
 /// What the summary in a directory says of its files.

@@ -137,6 +137,34 @@ fn all_files_are_one_run_and_what_is_gone_is_counted() {
 }
 
 #[test]
+fn a_gap_of_any_length_is_named_by_its_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = |run: &RunFolder| -> Vec<String> {
+        let paths = run.files_missing().into_iter();
+        paths
+            .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+            .collect()
+    };
+    let named = format!("events.{}.mcap", u32::MAX);
+    write(folder.path(), "events.mcap", 0, 1..10, Some(true));
+    let part = write(folder.path(), "events.0101.mcap", 9, 10..20, Some(true));
+    let missing = names(&RunFolder::open(folder.path()).unwrap());
+    assert_eq!(missing.len(), 101, "all before it, and the one behind it");
+    // One that stands alone may have any name.
+    fs::remove_file(folder.path().join("events.mcap")).unwrap();
+    fs::rename(part, folder.path().join(&named)).unwrap();
+    let mut run = RunFolder::open(folder.path()).unwrap();
+    let missing = names(&run);
+    assert_eq!(missing.len(), 100, "there is none behind it");
+    assert_eq!(missing[..2], ["events.mcap", "events.0001.mcap"]);
+    let [half, last] = [50, 99].map(|place| missing[place].clone());
+    assert_eq!(half, "events.4294967245.mcap");
+    assert_eq!(last, "events.4294967294.mcap");
+    assert_eq!(triggers(&mut run), (10..20).collect::<Vec<_>>());
+    assert!(!run.inspect().unwrap().complete);
+}
+
+#[test]
 fn files_of_all_writers_are_one_run_and_a_writer_that_is_gone_is_missed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
