@@ -55,7 +55,7 @@ fn same_events(run: &Run, rings: &Run, what: &str) {
 fn assert_others_go_on(shaped: [impl Fn(String) -> String; 2]) {
     let triggers = ["--triggers", "4000"];
     let rings = Run::of(patient, &triggers);
-    let stop = ["--processes", "--fault", "stop:bu1@1000triggers+3s"];
+    let stop = ["--processes", "--fault", "stop:bu1@1000triggers+8s"];
     let arguments = [&triggers[..], &stop].concat();
     for (nth, edit) in shaped.into_iter().enumerate() {
         let run = Run::of(edit, &arguments);

@@ -205,8 +205,8 @@ fn packets_that_lost_items_are_said_at_the_end_of_the_run() {
     let tracks = format!("[source.physics]\nsoft_tracks_mean = 20\n{link}");
     let config = changed(SMALL, link, &tracks);
     let run = |words: &str| {
-        let trigger = format!("[trigger]\npacket_words_max = {words}\n[builder]");
-        bench.write("run.toml", changed(&config, "[builder]", &trigger));
+        let trigger = format!("[trigger]\npacket_words_max = {words}\n");
+        bench.write("run.toml", changed(&config, "[trigger]\n", &trigger));
         bench
             .run(&["run", "run.toml", "--triggers", "500", "--lossless"])
             .ended_with(0)

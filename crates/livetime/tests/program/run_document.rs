@@ -106,8 +106,6 @@ fn a_timed_run_gives_the_promised_document_and_files() {
     let bench = Workbench::new();
     // A machine that is away for a second loses nothing.
     let patient = changed(SMALL, "timeout = \"1 s\"", "timeout = \"20 s\"");
-    let decided = "[trigger]\ndecision_timeout = \"20 s\"\n\n[[trigger.path]]";
-    let patient = changed(&patient, "[[trigger.path]]", decided);
     bench.write("small.toml", &patient);
     let arguments = [
         "run",

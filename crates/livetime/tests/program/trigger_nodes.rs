@@ -7,7 +7,7 @@ use livetime_wire::{L2Mask, TriggerNumber};
 
 use crate::workbench::{SMALL, Workbench, assert_conserved, changed, count, triggers, value};
 
-/// A menu of physics without prescales, which each node would count for itself.
+/// A menu of physics without prescales, which each node would count for itself, and lines of the trigger.
 fn config(trigger: &str) -> String {
     let menu = "[[trigger.path]]
 name = \"MUON\"
@@ -43,11 +43,7 @@ sum_et_min = \"20 GeV\"
     let end = SMALL.find("[builder]").expect("behind it");
     let mut text = SMALL.to_owned();
     text.replace_range(start..end + "[builder]".len(), menu);
-    changed(
-        &text,
-        "[[link]]\nto = \"trg0\"",
-        &format!("{trigger}[[link]]\nto = \"trg0\""),
-    )
+    changed(&text, "[trigger]\n", &format!("[trigger]\n{trigger}"))
 }
 
 fn run(trigger: &str, options: &[&str]) -> (Value, Vec<u64>) {
@@ -79,7 +75,7 @@ fn nodes_and_inputs_decide_as_one_node_does() {
         (2, 5, &[]),
         (3, 2, &["--processes"]),
     ] {
-        let trigger = format!("[trigger]\nnodes = {nodes}\ninputs = {inputs}\n\n");
+        let trigger = format!("nodes = {nodes}\ninputs = {inputs}\n");
         let (document, same) = run(&trigger, options);
         let what = format!("{nodes} nodes of {inputs} inputs");
         assert_eq!(
@@ -111,8 +107,8 @@ fn nodes_and_inputs_decide_as_one_node_does() {
 fn a_source_takes_the_decisions_of_as_many_nodes() {
     let of_nodes = |nodes: u16| {
         let bench = Workbench::new();
-        let table = format!("[trigger]\nnodes = {nodes}\n\n[[trigger.path]]");
-        bench.write("run.toml", changed(SMALL, "[[trigger.path]]", &table));
+        let table = format!("[trigger]\nnodes = {nodes}\n");
+        bench.write("run.toml", changed(SMALL, "[trigger]\n", &table));
         let options = ["--triggers", "1000", "--lossless", "--out", "out", "--json"];
         let run = bench.run(&[&["run", "run.toml"][..], &options].concat());
         let run = run.ended_with(0).document();

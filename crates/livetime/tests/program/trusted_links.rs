@@ -8,8 +8,7 @@ const RUN: [&str; 5] = ["--triggers", "3000", "--lossless", "--json", "--out"];
 
 /// `SMALL` with timeouts that no busy machine reaches.
 fn patient() -> String {
-    let timeouts = "timeout = \"20 s\"\nretry = \"10 ms\"\nprobe = \"50 ms\"\n\
-                    [trigger]\ndecision_timeout = \"20 s\"";
+    let timeouts = "timeout = \"20 s\"\nretry = \"10 ms\"\nprobe = \"50 ms\"";
     changed(SMALL, "timeout = \"1 s\"", timeouts)
 }
 
