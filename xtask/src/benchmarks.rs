@@ -50,9 +50,10 @@ pub(crate) fn run(request: &Request) -> Result<bool, Failure> {
     if document["schema"] != "livetime.bench/1" {
         return Err(format!("{} is no document of livetime bench", from.display()).into());
     }
+    let bench = bench_of(&document)?;
     let program = Program::build_distribution(&root)?;
     let folder = tempfile::tempdir()?;
-    let mut command = program.command(folder.path(), ["bench", "all", "--from"]);
+    let mut command = program.command(folder.path(), ["bench", bench, "--from"]);
     finish({
         command.arg(&from).args(["--page", "tables.md"]);
         command
@@ -78,9 +79,7 @@ fn introduction(root: &Path, from: &Path, document: &Value) -> Result<String, Fa
         date
     })?;
     let date = String::from_utf8(date.stdout)?;
-    let bench = document["bench"]
-        .as_str()
-        .ok_or("the document has no bench")?;
+    let bench = bench_of(document)?;
     let quick = |machine: &Value| machine["quick"] == true;
     let machines = document["machine"].as_object();
     let is_quick = quick(&document["machine"])
@@ -95,6 +94,11 @@ fn introduction(root: &Path, from: &Path, document: &Value) -> Result<String, Fa
         date.trim(),
         machine::describe(root)
     ))
+}
+
+fn bench_of(document: &Value) -> Result<&str, Failure> {
+    let bench = document["bench"].as_str();
+    Ok(bench.ok_or("the document has no bench")?)
 }
 
 /// The page with the tables behind the mark replaced.

@@ -21,6 +21,7 @@ mod farm_python;
 pub mod floor;
 pub(crate) mod full_menu;
 pub mod interleave;
+pub mod kept_document;
 pub mod paced_loop;
 pub mod page;
 pub(crate) mod pinned_threads;

@@ -49,9 +49,9 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// The command that reproduces the run.
     pub command: String,
-    /// The configuration as it was used.
+    /// The configuration as it was used; empty where there is none.
     pub config: String,
-    /// The run's summary document, embedded for programs.
+    /// The run's summary document, embedded for programs; empty where there is none.
     pub summary_json: String,
 }
 
@@ -99,15 +99,20 @@ impl Report {
         for table in &self.tables {
             write_table(&mut out, table);
         }
-        let _ = write!(
-            out,
-            "<h2>Configuration</h2><pre>{}</pre>\n\
-             <script type=\"application/json\" id=\"summary\">{}</script>\n</body></html>\n",
-            escape(&self.config),
-            // Neither `</script` nor `<!--` of a note may reach the script element. JSON has `<` in texts
-            // alone.
-            self.summary_json.replace('<', "\\u003c")
-        );
+        if !self.config.is_empty() {
+            let config = escape(&self.config);
+            let _ = writeln!(out, "<h2>Configuration</h2><pre>{config}</pre>");
+        }
+        if !self.summary_json.is_empty() {
+            let _ = writeln!(
+                out,
+                "<script type=\"application/json\" id=\"summary\">{}</script>",
+                // Neither `</script` nor `<!--` of a note may reach the script element. JSON has `<` in
+                // texts alone.
+                self.summary_json.replace('<', "\\u003c")
+            );
+        }
+        out.push_str("</body></html>\n");
         out
     }
 }
@@ -171,6 +176,14 @@ mod tests {
         assert_eq!(html.matches("<!--").count(), 0);
         assert!(html.contains("<td class=\"n\">12</td>"));
         assert!(html.contains("</table>\n<p class=\"says\">12 &lt; 13</p>"));
+        let bare = Report::default().to_html();
+        assert!(bare.ends_with("</body></html>\n"));
+        for part in ["<h2>Configuration</h2>", "<script"] {
+            assert_eq!(
+                (html.matches(part).count(), bare.matches(part).count()),
+                (1, 0)
+            );
+        }
         for outside in ["src=", "href=", "@import", "url("] {
             assert!(!html.contains(outside), "{outside}");
         }

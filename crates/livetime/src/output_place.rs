@@ -52,6 +52,60 @@ pub(crate) fn check_page(path: &Path) -> Result<(), String> {
     check_kind(path, |kind| kind == Kind::Page)
 }
 
+/// A kind of file that a verb makes again at will, so that a former one gives way to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remade {
+    /// How each of the kind begins, in letters of either case.
+    pub(crate) begins: &'static [&'static str],
+    /// What it is called in a refusal.
+    pub(crate) name: &'static str,
+}
+
+impl Remade {
+    /// The pages and drawings that this program writes.
+    pub(crate) const PAGE: Self = Self {
+        begins: &["<!doctype html", "<svg"],
+        name: "page",
+    };
+}
+
+/// Whether a file of this kind can be written at `path`: [`check`], and nothing is there, or a former
+/// file of the kind that no run directory holds as its own.
+///
+/// # Errors
+/// What is there or what the system says, and what to do.
+pub(crate) fn check_remade(path: &Path, kind: &Remade) -> Result<(), String> {
+    if !path.is_file() {
+        return check(path);
+    }
+    let there = match begins_as(path, kind.begins) {
+        Ok(true) if is_page_of_run(path) => "the page of the run beside it is there".to_owned(),
+        Ok(true) => return check(path),
+        Ok(false) => format!("a file is there that is no {} of this program", kind.name),
+        Err(error) => format!("a file is there that cannot be read: {error}"),
+    };
+    Err(kept(path, &there))
+}
+
+/// Whether this is the page that a run left beside its run files: only `report` makes it again.
+fn is_page_of_run(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else {
+        return false;
+    };
+    let is_run_file = |name: &str| name.starts_with("events") && name.ends_with(".mcap");
+    let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok());
+    path.file_name().is_some_and(|name| name == "report.html")
+        && (beside.into_iter().flatten().flatten())
+            .any(|entry| entry.file_name().to_str().is_some_and(is_run_file))
+}
+
+fn kept(path: &Path, there: &str) -> String {
+    format!(
+        "cannot write {}: {there}\nhelp: the file is kept; name one that is not there yet",
+        path.display()
+    )
+}
+
 /// What a file is, by how it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -77,28 +131,36 @@ fn check_kind(path: &Path, may_go: impl Fn(Kind) -> bool) -> Result<(), String> 
         Ok(Kind::Other) => "a file is there".to_owned(),
         Err(error) => format!("a file is there that cannot be read: {error}"),
     };
-    Err(format!(
-        "cannot write {}: {there}\nhelp: the file is kept; name one that is not there yet",
-        path.display()
-    ))
+    Err(kept(path, &there))
 }
 
 fn kind_of(path: &Path) -> io::Result<Kind> {
-    const PAGES: [&[u8]; 2] = [b"<!doctype html", b"<svg"];
     const RUN_FILE: &[u8] = b"\x89MCAP0\r\n";
-    let mut begins = Vec::new();
-    File::open(path)?.take(16).read_to_end(&mut begins)?;
-    let begins_as = |page: &&[u8]| {
-        let same = begins.get(..page.len());
-        same.is_some_and(|same| same.eq_ignore_ascii_case(page))
-    };
-    Ok(if PAGES.iter().any(begins_as) {
-        Kind::Page
-    } else if begins.starts_with(RUN_FILE) {
-        Kind::RunFile
-    } else {
-        Kind::Other
+    if begins_as(path, Remade::PAGE.begins)? {
+        return Ok(Kind::Page);
+    }
+    Ok(match beginning(path, RUN_FILE.len())?.as_slice() {
+        RUN_FILE => Kind::RunFile,
+        _ => Kind::Other,
     })
+}
+
+/// Whether a file begins as one of these, in letters of either case.
+fn begins_as(path: &Path, texts: &[&str]) -> io::Result<bool> {
+    let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
+    let begins = beginning(path, longest)?;
+    Ok(texts.iter().any(|text| {
+        let same = begins.get(..text.len());
+        same.is_some_and(|same| same.eq_ignore_ascii_case(text.as_bytes()))
+    }))
+}
+
+fn beginning(path: &Path, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut begins = Vec::new();
+    File::open(path)?
+        .take(bytes as u64)
+        .read_to_end(&mut begins)?;
+    Ok(begins)
 }
 
 /// Writes a file: a disk that is full or a program that dies leave what was there before, or nothing,
@@ -221,6 +283,42 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert!(check_new(&link).is_err() && check_page(&link).is_err());
         assert_eq!(check_new(Path::new("/dev/null")), Ok(()));
+    }
+
+    #[test]
+    fn a_file_gives_way_to_one_of_its_kind_and_never_where_it_is_of_a_run() {
+        const TABLE: Remade = Remade {
+            begins: &["time_us,efficiency\n", "time_us,rate\n"],
+            name: "table",
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("report.html");
+        assert_eq!(check_remade(&file, &TABLE), Ok(()));
+        assert!(!file.exists());
+        for (contents, kind, may_go) in [
+            ("<!doctype html>\n", Remade::PAGE, true),
+            ("<!doctype html>\n", TABLE, false),
+            ("time_us,rate\n1,2\n", TABLE, true),
+            ("time_us,rate_hz\n1,2\n", TABLE, false),
+            ("time_us,rate\n1,2\n", Remade::PAGE, false),
+            ("", TABLE, false),
+        ] {
+            fs::write(&file, contents).unwrap();
+            let checked = check_remade(&file, &kind);
+            assert_eq!(checked.is_ok(), may_go, "{contents:?}: {checked:?}");
+            let said = format!("a file is there that is no {} of this program\n", kind.name);
+            assert!(checked.err().is_none_or(|error| error.contains(&said)));
+            assert_eq!(fs::read_to_string(&file).unwrap(), contents);
+        }
+        fs::write(&file, "<!doctype html>\n").unwrap();
+        fs::write(folder.path().join("events.0000.mcap"), "").unwrap();
+        let said = check_remade(&file, &Remade::PAGE).unwrap_err();
+        assert!(said.contains("the page of the run beside it"), "{said}");
+        let other = folder.path().join("other.html");
+        fs::write(&other, "<!doctype html>\n").unwrap();
+        assert_eq!(check_remade(&other, &Remade::PAGE), Ok(()));
+        check_remade(&folder.path().join("none/x"), &TABLE).unwrap_err();
+        assert_eq!(check_remade(Path::new("/dev/null"), &TABLE), Ok(()));
     }
 
     #[test]

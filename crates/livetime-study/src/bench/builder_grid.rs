@@ -194,10 +194,11 @@ fn tcp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
         mut cell,
         account,
         to_raw,
+        floors_agree,
         ..
     } = measured;
     let target = Target::at_least(format!("{name}_to_raw"), to_raw, OF_RAW_TCP);
-    document.add_target(target);
+    document.add_target(target.where_floors_agree(floors_agree));
     let lost = account.lost + account.incomplete;
     add_targets(document, &mut cell, &name, account.control_messages, lost);
     Ok(cell.into())
@@ -210,6 +211,7 @@ pub(super) struct TcpCell {
     /// Fragments per second.
     pub(super) rate: f64,
     to_raw: f64,
+    floors_agree: bool,
 }
 
 /// The builder over TCP on these threads, between blocks of bare TCP on as many.
@@ -240,18 +242,22 @@ pub(super) fn measure_tcp(
     )?;
     let selection = measured.select(|floor| *floor, |_| ());
     let bytes = shape.fragment_bytes() as f64;
-    let to_raw = selection.median(|kept| 1e9 * bytes / kept.block / kept.floor(|floor| *floor));
+    let bytes_per_s = |block: f64| 1e9 * bytes / block;
+    let quotient =
+        selection.quotient(|kept| (bytes_per_s(*kept.block), kept.floor(|floor| *floor)));
+    let to_raw = quotient.value();
     let account = units.borrow().account()?;
     let mut cell = network_cell("tcp", shape, &selection, &account, to_raw);
     add_stream_facts(&mut cell, &units.borrow(), per_call, in_use);
     let raw_rate = selection.median(|kept| kept.floor(|floor| *floor));
     document.add_floor(format!("raw_{name}_bytes_per_s"), rounded(raw_rate));
-    document.add_ratio(format!("{name}_to_raw"), to_raw);
+    document.add_quotient(format!("{name}_to_raw"), quotient);
     Ok(TcpCell {
         cell,
         account,
         rate: 1e9 / median(&selection.all(|kept| *kept.block)),
         to_raw,
+        floors_agree: !selection.unlike,
     })
 }
 
@@ -292,7 +298,8 @@ fn udp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     )?;
     let selection = measured.select(|floor| *floor, |_| ());
     // A fragment is a datagram.
-    let to_raw = selection.median(|kept| 1e9 / kept.block / kept.floor(|floor| *floor));
+    let quotient = selection.quotient(|kept| (1e9 / kept.block, kept.floor(|floor| *floor)));
+    let to_raw = quotient.value();
     let account = units.borrow().account()?;
     let mut cell = network_cell("udp", shape, &selection, &account, to_raw);
     cell.insert("credits".to_owned(), units.borrow().credits.into());
@@ -300,7 +307,7 @@ fn udp_cell(document: &mut BenchDocument, shape: Shape, size: &Size) -> Result<V
     let name = name("udp", shape);
     let raw_rate = selection.median(|kept| kept.floor(|floor| *floor));
     document.add_floor(format!("raw_{name}_datagrams_per_s"), rounded(raw_rate));
-    document.add_ratio(format!("{name}_to_raw"), to_raw);
+    document.add_quotient(format!("{name}_to_raw"), quotient);
     let lost = account.lost + account.incomplete;
     // What is lost is asked for again: there is no most of messages.
     cell.insert(CONTROL_KEY.to_owned(), rounded(account.control_messages));

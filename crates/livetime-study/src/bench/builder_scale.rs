@@ -192,14 +192,14 @@ fn shm_cell(
     let selection = measured.select(|floor| *floor, |_| ());
     let times = selection.all(|kept| *kept.block);
     let of_units = f64::from(shape.readout_units);
-    let to_message = selection.median(|kept| of_units * kept.block / kept.floor(|floor| *floor));
+    let to_message = selection.quotient(|kept| (of_units * kept.block, kept.floor(|floor| *floor)));
     let account = units.borrow().account()?;
     let mut cell = shared_cell(shape, &times);
     cell.insert("blocks".to_owned(), selection.to_json());
     let name = apart_name("shm", shape);
     let floor = selection.median(|kept| kept.floor(|floor| *floor));
     document.add_floor(format!("message_{name}_ns"), rounded(floor));
-    document.add_ratio(format!("{name}_fragment_of_a_unit_to_message"), to_message);
+    document.add_quotient(format!("{name}_fragment_of_a_unit_to_message"), to_message);
     let lost = account.lost + account.incomplete;
     add_loss_target(document, &mut cell, &name, lost);
     Ok((cell, 1e9 / median(&times)))

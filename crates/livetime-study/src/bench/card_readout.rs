@@ -13,8 +13,8 @@ use livetime_shm::{RingConfig, ring};
 use serde_json::{Value, json};
 
 use super::card_stream::{Stream, Streamed, stream};
-use super::document::{BenchDocument, Target, rounded};
-use super::interleave::{LIKE_FLOORS, LineFloor, interleave};
+use super::document::{BenchDocument, Quotient, Target, rounded};
+use super::interleave::{LIKE_FLOORS, LineFloor, floors_agree, interleave};
 use super::pinned_threads::run_pair;
 use super::{BenchError, BenchOptions};
 
@@ -62,6 +62,8 @@ pub fn run(cards: &CardOptions, options: &BenchOptions) -> Result<BenchDocument,
     })?;
     let after = ring_stream(cards.bytes, floor_seconds)?;
     document.add_floor("ring_stream_per_s", json!([before.round(), after.round()]));
+    let floors_agree = floors_agree(before, after);
+    document.add_floor("floors_agree", floors_agree);
     document.add_result("stream", to_json(&streamed, cards.bytes));
     let lost = streamed.sent_total().abs_diff(streamed.filed) + streamed.lost;
     document.add_target(Target::at_most("fragments_lost", lost as f64, 0.0));
@@ -74,15 +76,18 @@ pub fn run(cards: &CardOptions, options: &BenchOptions) -> Result<BenchDocument,
             document.add_target(Target::at_least("rate_share_slowest_channel", share, 0.99));
         }
         None => {
-            let floor = (before + after) / 2.0;
-            let share = streamed.per_s() / floor;
-            document.add_ratio("ring_stream_share", share);
+            let share = Quotient {
+                over: streamed.per_s(),
+                under: (before + after) / 2.0,
+            };
+            document.add_quotient("ring_stream_share", share);
             if (cards.channels, cards.bytes) == (CHANNELS, BYTES) {
-                let per_s = streamed.per_s();
-                document.add_target(Target::at_least("fragments_per_s", per_s, TARGET_PER_S));
+                let target = Target::at_least("fragments_per_s", streamed.per_s(), TARGET_PER_S);
+                document.add_target(target.where_floors_agree(floors_agree));
             }
             if cards.bytes >= 4096 {
-                document.add_target(Target::at_least("ring_stream_share", share, 0.5));
+                let target = Target::at_least("ring_stream_share", share.value(), 0.5);
+                document.add_target(target.where_floors_agree(floors_agree));
             }
         }
     }
@@ -114,22 +119,31 @@ pub(super) fn add_cards(
     options: &BenchOptions,
 ) -> Result<(), BenchError> {
     let mut measure = |bytes: usize| add_firmwares(document, bytes, options.quick);
-    let per_s = measure(BYTES)?.per_s;
+    let usual = measure(BYTES)?;
     let (mut gain_of_small, mut share_of_long) = (f64::INFINITY, f64::INFINITY);
+    let (mut small_agree, mut long_agree) = (true, true);
     for bytes in SIZES {
         let firmwares = measure(bytes)?;
         if bytes <= SMALL_BYTES {
             gain_of_small = gain_of_small.min(firmwares.gain);
+            small_agree &= firmwares.floors_agree;
         } else if bytes >= 4096 {
             share_of_long = share_of_long.min(firmwares.ring_share);
+            long_agree &= firmwares.floors_agree;
         }
     }
-    for target in [
-        Target::at_least("cards_fragments_per_s", per_s, TARGET_PER_S),
-        Target::at_least("dma_gain_small", gain_of_small, 1.25),
-        Target::at_least("cards_ring_share_4_kib", share_of_long, 0.5),
+    for (name, value, target, floors_agree) in [
+        (
+            "cards_fragments_per_s",
+            usual.per_s,
+            TARGET_PER_S,
+            usual.floors_agree,
+        ),
+        ("dma_gain_small", gain_of_small, 1.25, small_agree),
+        ("cards_ring_share_4_kib", share_of_long, 0.5, long_agree),
     ] {
-        document.add_target(target);
+        let target = Target::at_least(name, value, target);
+        document.add_target(target.where_floors_agree(floors_agree));
     }
     Ok(())
 }
@@ -142,6 +156,7 @@ struct Firmwares {
     gain: f64,
     /// Of the single-cycle firmware over the plain stream.
     ring_share: f64,
+    floors_agree: bool,
 }
 
 /// What one turn measured.
@@ -201,15 +216,19 @@ fn add_firmwares(
         });
         document.add_floor(format!("cards_{bytes}_bytes"), floor);
     }
-    let found = Firmwares {
-        per_s: selection.median(|kept| kept.block.single.per_s()),
-        gain: selection.median(|kept| kept.block.dma.per_s() / kept.block.single.per_s()),
-        ring_share: selection.median(|kept| kept.block.single.per_s() / kept.block.ring_per_s),
-    };
-    document.add_result(format!("cards_{bytes}_bytes_per_s"), rounded(found.per_s));
-    document.add_ratio(format!("dma_gain_{bytes}_bytes"), found.gain);
-    document.add_ratio(format!("cards_ring_share_{bytes}_bytes"), found.ring_share);
-    Ok(found)
+    let single = |turn: &Turn| turn.single.per_s();
+    let gain = selection.quotient(|kept| (kept.block.dma.per_s(), single(kept.block)));
+    let share = selection.quotient(|kept| (single(kept.block), kept.block.ring_per_s));
+    let per_s = selection.median(|kept| single(kept.block));
+    document.add_result(format!("cards_{bytes}_bytes_per_s"), rounded(per_s));
+    document.add_quotient(format!("dma_gain_{bytes}_bytes"), gain);
+    document.add_quotient(format!("cards_ring_share_{bytes}_bytes"), share);
+    Ok(Firmwares {
+        per_s,
+        gain: gain.value(),
+        ring_share: share.value(),
+        floors_agree: !selection.unlike,
+    })
 }
 
 /// Messages of `bytes` per second through a ring, written and read word by word.
@@ -286,6 +305,7 @@ mod tests {
         };
         let document = run(&cards, &options).unwrap();
         assert_eq!(document.result["stream"]["fragments"], 100);
+        assert!(document.floor["floors_agree"].is_boolean());
         let counted = |name: &str| {
             let mut targets = document.targets.iter();
             targets.find(|target| target.name == name).unwrap().value

@@ -79,7 +79,7 @@ pub struct Streamed {
     pub flagged: u64,
     /// Fragments lost at the host, by any cause.
     pub lost: u64,
-    /// Share of the time that XOFF stood, of the channel with most.
+    /// Share of the time of the cards that XOFF stood, of the channel with most; 0 to 1.
     pub xoff_share: f64,
     /// Fragments that were a period late or more, and were sent all the same.
     pub caught_up: u64,
@@ -167,7 +167,8 @@ pub fn stream(config: &Stream) -> Result<Streamed, BenchError> {
         filed: filing.filed,
         flagged: filing.flagged,
         lost: filing.lost,
-        xoff_share: sending.xoff_ns as f64 / ns.max(1) as f64,
+        // The cards end later than the host where they lose their core after the last fragment.
+        xoff_share: sending.xoff_ns as f64 / sending.ns.max(1) as f64,
         caught_up: sending.caught_up,
         host_ns: clock.ticks_to_ns(filing.busy) as f64 / filing.filed.max(1) as f64,
         blocks: filing.blocks,
@@ -195,6 +196,8 @@ struct Sending {
     start: u64,
     sent: Vec<u64>,
     xoff_ns: u64,
+    /// From the start to the end of the cards.
+    ns: u64,
     caught_up: u64,
 }
 
@@ -281,6 +284,7 @@ impl Cards {
         Ok(Sending {
             start,
             xoff_ns: xoff.max().unwrap_or(0),
+            ns,
             sent: self.channels.iter().map(|channel| channel.sent).collect(),
             caught_up: self.caught_up,
         })
@@ -663,6 +667,8 @@ mod tests {
             assert!(streamed.sent.iter().all(|sent| *sent > 0), "{streamed:?}");
             assert!(streamed.host_ns > 0.0 && streamed.blocks > 0);
             assert_eq!(streamed.caught_up, 0);
+            let xoff = streamed.xoff_share;
+            assert!((0.0..=1.0).contains(&xoff), "{xoff} of the time");
         }
     }
 

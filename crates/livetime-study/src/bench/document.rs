@@ -1,12 +1,14 @@
 //! The result of a bench as a document: `livetime.bench/1`.
 //!
-//! Five objects: the machine, its floor, the result, ratios of the two, and the targets with what
-//! was reached. Numbers that could not be measured are null, never left out. Every latency has the
-//! same members, made by [`latency`]; pages for people are made from the JSON in
-//! [`crate::bench::page`].
+//! The machine, its floor, the result, ratios with the two figures that each is of, and the targets
+//! with what was reached. Numbers that could not be measured are null, never left out. Latencies are
+//! made by [`latency`]; pages for people are made from the JSON in [`crate::bench::page`], and
+//! [`crate::bench::kept_document`] looks at one that was kept.
 
 use livetime_shm::floor::Samples;
 use serde_json::{Map, Value, json};
+
+use super::interleave::LIKE_FLOORS;
 
 /// Name of the format.
 pub const SCHEMA: &str = "livetime.bench/1";
@@ -22,6 +24,17 @@ pub enum Bound {
     AtMost,
 }
 
+/// What became of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was reached.
+    Met,
+    /// It was not.
+    NotMet,
+    /// The measurement does not say, for this reason.
+    NotJudged(&'static str),
+}
+
 /// A figure that the project has set itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
@@ -33,6 +46,10 @@ pub struct Target {
     pub target: f64,
     /// On which side.
     pub bound: Bound,
+    /// Whether the floors around its blocks agreed.
+    pub floors_agree: bool,
+    /// Whether the value is a latency by its floor, which nothing real is below.
+    pub is_by_floor: bool,
 }
 
 impl Target {
@@ -43,6 +60,8 @@ impl Target {
             value,
             target,
             bound: Bound::AtLeast,
+            floors_agree: true,
+            is_by_floor: false,
         }
     }
 
@@ -53,16 +72,49 @@ impl Target {
             value,
             target,
             bound: Bound::AtMost,
+            floors_agree: true,
+            is_by_floor: false,
+        }
+    }
+
+    /// A latency by its floor that must be at most `target`.
+    pub fn by_floor(name: impl Into<String>, value: f64, target: f64) -> Self {
+        Self {
+            is_by_floor: true,
+            ..Self::at_most(name, value, target)
+        }
+    }
+
+    /// The same, judged only where the floors around its blocks agreed.
+    pub fn where_floors_agree(self, floors_agree: bool) -> Self {
+        Self {
+            floors_agree,
+            ..self
+        }
+    }
+
+    /// What became of it, by the value as it is printed.
+    pub fn verdict(&self) -> Verdict {
+        let Some(value) = rounded(self.value).as_f64() else {
+            return Verdict::NotJudged("not measured");
+        };
+        if !self.floors_agree {
+            return Verdict::NotJudged("no two floors agreed");
+        }
+        // Floors that agree may differ by so much.
+        if self.is_by_floor && value < 1.0 / LIKE_FLOORS {
+            return Verdict::NotJudged("below its floor");
+        }
+        match self.bound {
+            Bound::AtLeast if value >= self.target => Verdict::Met,
+            Bound::AtMost if value <= self.target => Verdict::Met,
+            _ => Verdict::NotMet,
         }
     }
 
     /// Whether it is reached; never without a measured value.
     pub fn is_met(&self) -> bool {
-        self.value.is_finite()
-            && match self.bound {
-                Bound::AtLeast => self.value >= self.target,
-                Bound::AtMost => self.value <= self.target,
-            }
+        self.verdict() == Verdict::Met
     }
 
     fn to_json(&self) -> Value {
@@ -70,11 +122,43 @@ impl Target {
             Bound::AtLeast => "at_least",
             Bound::AtMost => "at_most",
         };
-        json!({
+        let verdict = self.verdict();
+        let mut target = json!({
             "value": rounded(self.value),
             "target": self.target,
             "bound": bound,
-            "met": self.is_met(),
+            "met": verdict == Verdict::Met,
+        });
+        if let Verdict::NotJudged(why) = verdict {
+            target["met"] = Value::Null;
+            target["not_judged"] = why.into();
+        }
+        target
+    }
+}
+
+/// Two figures of the same block, and with them what the first is of the second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quotient {
+    /// What is divided.
+    pub over: f64,
+    /// By what.
+    pub under: f64,
+}
+
+impl Quotient {
+    /// The ratio.
+    pub fn value(self) -> f64 {
+        self.over / self.under
+    }
+
+    /// The one with the median ratio, of two in the middle the lower; NaN of nothing.
+    pub fn median(mut all: Vec<Self>) -> Self {
+        all.sort_by(|a, b| a.value().total_cmp(&b.value()));
+        let middle = all.len().saturating_sub(1) / 2;
+        all.get(middle).copied().unwrap_or(Self {
+            over: f64::NAN,
+            under: f64::NAN,
         })
     }
 }
@@ -92,6 +176,8 @@ pub struct BenchDocument {
     pub result: Map<String, Value>,
     /// Results as multiples of floors.
     pub ratio: Map<String, Value>,
+    /// The two figures of a ratio, where it is that of one block.
+    pub ratio_of: Map<String, Value>,
     /// The targets.
     pub targets: Vec<Target>,
 }
@@ -127,6 +213,15 @@ impl BenchDocument {
         self.ratio.insert(key.into(), rounded(value));
     }
 
+    /// Adds a ratio with its two figures.
+    pub fn add_quotient(&mut self, key: impl Into<String>, quotient: Quotient) {
+        let key = key.into();
+        let Quotient { over, under } = quotient;
+        let figures = json!({ "over": rounded(over), "under": rounded(under) });
+        self.ratio_of.insert(key.clone(), figures);
+        self.add_ratio(key, quotient.value());
+    }
+
     /// Adds a ratio that has a target.
     pub fn add_target(&mut self, target: Target) {
         self.targets.push(target);
@@ -146,6 +241,7 @@ impl BenchDocument {
             "floor": self.floor,
             "result": self.result,
             "ratio": self.ratio,
+            "ratio_of": self.ratio_of,
             "targets": targets,
         })
     }
@@ -178,6 +274,7 @@ impl BenchDocument {
             "floor": by_bench(|document| &document.floor),
             "result": by_bench(|document| &document.result),
             "ratio": by_bench(|document| &document.ratio),
+            "ratio_of": by_bench(|document| &document.ratio_of),
             "targets": targets,
         })
     }
@@ -280,7 +377,41 @@ mod tests {
         assert!(!Target::at_most("a", f64::NAN, 2.0).is_met());
         let unknown = Target::at_least("a", f64::NAN, 2.0).to_json();
         assert_eq!(unknown["value"], Value::Null);
-        assert_eq!(unknown["met"], json!(false));
+        assert_eq!(unknown["met"], Value::Null);
+        assert_eq!(unknown["not_judged"], "not measured");
+    }
+
+    #[test]
+    fn a_target_is_judged_only_by_a_value_that_can_be_true_and_floors_that_agree() {
+        let by_floor = |value| Target::by_floor("a", value, 1.5);
+        assert_eq!(by_floor(0.8).verdict(), Verdict::Met);
+        assert_eq!(by_floor(1.6).verdict(), Verdict::NotMet);
+        let below = Verdict::NotJudged("below its floor");
+        assert_eq!(by_floor(0.79).verdict(), below);
+        assert!(Target::at_most("a", 0.79, 1.5).is_met());
+        for value in [0.5, 1.0, 2.0] {
+            let moved = by_floor(value).where_floors_agree(false);
+            assert_eq!(moved.verdict(), Verdict::NotJudged("no two floors agreed"));
+            assert_eq!(moved.to_json()["met"], Value::Null);
+            assert!(!moved.is_met());
+        }
+        // As it is printed: 1.3.
+        assert!(Target::at_most("a", 1.300_004, 1.3).is_met());
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_two_figures_beside_it() {
+        let of = |over, under| Quotient { over, under };
+        let blocks = vec![of(30.0, 10.0), of(1.0, 4.0), of(9.0, 9.0), of(8.0, 2.0)];
+        let median = Quotient::median(blocks);
+        assert_eq!(median, of(9.0, 9.0), "of 0.25, 1, 3 and 4");
+        assert!(Quotient::median(Vec::new()).value().is_nan());
+        let mut document = BenchDocument::new("ring");
+        document.add_quotient("gain", of(30.0, 8.0));
+        let document = document.to_json();
+        assert_eq!(document["ratio"]["gain"], json!(3.75));
+        let figures = json!({ "over": 30.0, "under": 8.0 });
+        assert_eq!(document["ratio_of"]["gain"], figures);
     }
 
     #[test]
@@ -296,7 +427,7 @@ mod tests {
         let mut members: Vec<&String> = alone.as_object().unwrap().keys().collect();
         members.sort();
         let expected = [
-            "bench", "floor", "machine", "ratio", "result", "schema", "targets",
+            "bench", "floor", "machine", "ratio", "ratio_of", "result", "schema", "targets",
         ];
         assert_eq!(members, expected);
         assert_eq!(alone["targets"]["way"]["value"], json!(1.2346));

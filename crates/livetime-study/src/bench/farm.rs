@@ -124,16 +124,13 @@ fn converter(
     );
     let copy_name = format!("copy_ns_per_byte_{name}");
     add_item_floor(&mut document.floor, copy_name, &selection);
-    let ratio = selection.median(|kept| {
+    let ratio = selection.quotient(|kept| {
         let per_byte = kept.block.event_ns / event_bytes;
-        kept.floor(|floor| *floor) / per_byte
+        (kept.floor(|floor| *floor), per_byte)
     });
-    document.add_ratio(format!("converter_{name}_filter_to_copy"), ratio);
-    document.add_target(Target::at_least(
-        format!("converter_{name}_filter_gb_per_s"),
-        gb_per_s,
-        1.5,
-    ));
+    document.add_quotient(format!("converter_{name}_filter_to_copy"), ratio);
+    let target_name = format!("converter_{name}_filter_gb_per_s");
+    document.add_target(selection.judged(Target::at_least(target_name, gb_per_s, 1.5)));
     let name = format!("moves_per_byte_{name}_filter");
     document.add_target(Target::at_most(name, moves, 0.0));
     Ok(())
@@ -152,10 +149,13 @@ fn whole_stage(document: &mut BenchDocument, size: &Size) -> Result<(), BenchErr
     let outcome = chain::end_in_order(chain)?;
     let (a, b) = (before.counts(), after.counts());
     let seconds = after.at.since(before.at).as_seconds().max(1e-9);
-    let offered = (b.offered - a.offered).max(1) as f64;
+    let whole = &outcome.counts;
+    let offered = counted(a.offered, b.offered, whole.offered);
+    let offered = offered.filter(|count| *count > 0.0).unwrap_or(f64::NAN);
     let dead = (b.refused - a.refused) as f64 / offered;
     let event_bytes = (STAGE_FRAGMENT_BYTES * LINKS) as f64;
-    let mb_per_s = (b.events_built - a.events_built) as f64 * event_bytes / seconds / 1e6;
+    let built = counted(a.events_built, b.events_built, whole.events_built);
+    let mb_per_s = built.unwrap_or(f64::NAN) * event_bytes / seconds / 1e6;
     document.add_result(
         "whole_stage",
         json!({
@@ -173,6 +173,14 @@ fn whole_stage(document: &mut BenchDocument, size: &Size) -> Result<(), BenchErr
     document.add_target(Target::at_least("stage_mb_per_s", mb_per_s, 240.0));
     document.add_target(Target::at_most("stage_dead_time_fraction", dead, 0.0));
     Ok(())
+}
+
+/// What was counted from one look to the next; none where the whole run counted more than the later
+/// look and that saw nothing new: roles tell their counts from time to time, and none told them between
+/// the two.
+fn counted(before: u64, after: u64, whole: u64) -> Option<f64> {
+    let is_seen = after > before || whole <= after;
+    is_seen.then(|| after.saturating_sub(before) as f64)
 }
 
 /// Refused triggers of the whole run, its start included, by cause. Late are those that the
@@ -238,6 +246,13 @@ pub(crate) fn stage_config() -> ChainConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nobody_told_between_two_looks_is_not_measured() {
+        assert_eq!(counted(10, 130, 150), Some(120.0));
+        assert_eq!(counted(0, 0, 122), None, "told after the second look");
+        assert_eq!(counted(7, 7, 7), Some(0.0), "stood still");
+    }
 
     #[test]
     fn the_configuration_of_the_stage_has_no_problem() {

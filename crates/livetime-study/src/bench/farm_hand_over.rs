@@ -51,9 +51,9 @@ pub(crate) fn add_rows(
         |floor| floor.p50() as f64,
     )?;
     let selection = measured.select(|floor| floor.p50() as f64, |_| ());
-    let ratio = selection.median(|kept| {
+    let ratio = selection.quotient(|kept| {
         let floor = kept.floor(|floor| floor.p50() as f64);
-        kept.block.hand_over.p50() as f64 / floor.max(1.0)
+        (kept.block.hand_over.p50() as f64, floor.max(1.0))
     });
     let sum = |count: fn(&Woken) -> u64| -> u64 {
         selection.kept.iter().map(|kept| count(kept.block)).sum()
@@ -76,8 +76,9 @@ pub(crate) fn add_rows(
             "blocks": selection.to_json(),
         }),
     );
-    document.add_ratio("hand_over_to_wake_up", ratio);
-    document.add_target(Target::at_most("hand_over_to_wake_up", ratio, 1.2));
+    document.add_quotient("hand_over_to_wake_up", ratio);
+    let target = Target::by_floor("hand_over_to_wake_up", ratio.value(), 1.2);
+    document.add_target(selection.judged(target));
     Ok(())
 }
 

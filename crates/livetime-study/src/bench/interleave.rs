@@ -11,7 +11,7 @@ use livetime_shm::floor::{Samples, cache_line_ping_pong};
 use serde_json::{Map, Value, json};
 
 use super::BenchError;
-use super::document::{BenchDocument, latency, median, rounded};
+use super::document::{BenchDocument, Quotient, Target, latency, median, rounded};
 
 /// Floors before and after a block that differ by more than this factor are unlike.
 pub const LIKE_FLOORS: f64 = 1.25;
@@ -81,7 +81,8 @@ pub struct Selection<'a, F, B> {
     pub discarded: usize,
     /// Blocks with like floors of another class, such as another placement of the cores.
     pub other_class: usize,
-    /// No two floors agreed: the one block that is kept is that with the least disagreement.
+    /// No two floors agreed: nothing counts as kept or is judged, and the one block that is shown is
+    /// that with the least disagreement.
     pub unlike: bool,
 }
 
@@ -89,6 +90,20 @@ impl<F, B> Selection<'_, F, B> {
     /// The median over the blocks of a figure of each.
     pub fn median(&self, figure: impl Fn(&Kept<'_, F, B>) -> f64) -> f64 {
         median(&self.all(figure))
+    }
+
+    /// Two figures of the block with the median ratio of them.
+    pub fn quotient(&self, figures: impl Fn(&Kept<'_, F, B>) -> (f64, f64)) -> Quotient {
+        let of_block = |kept: &Kept<'_, F, B>| {
+            let (over, under) = figures(kept);
+            Quotient { over, under }
+        };
+        Quotient::median(self.kept.iter().map(of_block).collect())
+    }
+
+    /// A target about these blocks: without floors that agree it is not judged.
+    pub fn judged(&self, target: Target) -> Target {
+        target.where_floors_agree(!self.unlike)
     }
 
     /// A figure of each block.
@@ -111,7 +126,7 @@ impl<F, B> Selection<'_, F, B> {
     pub fn to_json(&self) -> Value {
         json!({
             "measured": self.measured,
-            "kept": self.kept.len(),
+            "kept": if self.unlike { 0 } else { self.kept.len() },
             "discarded_floor_moved": self.discarded,
             "other_placement": self.other_class,
             "floors_agree": !self.unlike,
@@ -160,6 +175,11 @@ pub fn interleave<F, B>(
 /// Leaves other programs a share of the time.
 fn rest(after: Duration) {
     std::thread::sleep(after.mul_f64(REST));
+}
+
+/// Whether two levels of a floor are near enough for what lies between them to be judged.
+pub fn floors_agree(before: f64, after: f64) -> bool {
+    disagreement(before, after) <= LIKE_FLOORS
 }
 
 fn disagreement(before: f64, after: f64) -> f64 {
@@ -362,7 +382,29 @@ mod tests {
         let selection = all.select(|floor| *floor, |_| ());
         assert!(selection.unlike);
         assert_eq!(*selection.kept[0].block, 1);
-        assert_eq!(selection.to_json()["floors_agree"], json!(false));
+        let blocks = selection.to_json();
+        assert_eq!(blocks["floors_agree"], json!(false));
+        let count = |key: &str| blocks[key].as_u64().unwrap();
+        assert_eq!((count("measured"), count("kept")), (2, 0));
+        assert_eq!(count("discarded_floor_moved"), 2);
+        let judged = |target| selection.judged(target).is_met();
+        assert!(!judged(Target::at_most("a", 1.0, 2.0)));
+    }
+
+    #[test]
+    fn a_ratio_and_its_figures_are_of_one_block() {
+        let selection_of = measured(&[100.0, 100.0, 120.0]);
+        let selection = selection_of.select(|floor| *floor, |_| ());
+        // Blocks 0 and 1 between floors of 100 and of 110.
+        let quotient = selection.quotient(|kept| (*kept.block as f64, kept.floor(|floor| *floor)));
+        assert_eq!((quotient.over, quotient.under), (0.0, 100.0));
+        assert!(selection.judged(Target::at_most("a", 1.0, 2.0)).is_met());
+    }
+
+    #[test]
+    fn two_floors_agree_within_the_bound_whichever_is_higher() {
+        assert!(floors_agree(100.0, 125.0) && floors_agree(125.0, 100.0));
+        assert!(!floors_agree(63_156.0, 532_717.0) && !floors_agree(0.0, 0.0));
     }
 
     #[test]

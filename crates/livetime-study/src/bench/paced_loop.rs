@@ -36,7 +36,7 @@ use super::interleave::LineFloor;
 use super::pinned_threads::{Patience, run_pair};
 use super::stall_meter::{
     Attribution, Chance, GAP_NS, Gap, Gaps, OUTLIER_NS, Repeated, StallMeter, of_the_machine,
-    stalled_ticks, ticks_of, touched, without_any_work,
+    share_of_time, stalled_ticks, ticks_of, touched, without_any_work,
 };
 use super::trigger_loop::{FrontEndSide, Loop, work_alone};
 use super::{BenchError, BenchOptions};
@@ -512,7 +512,7 @@ fn report(
             "ours_count": blame.outliers.ours,
         }),
     );
-    add_host_gaps(document, paced, measured, host, &chance, clock);
+    add_host_gaps(document, measured, host, &chance);
     add_targets(document, measured, &blame, &by_looks);
     // Equal distances may beat with the machine's own clock ticks: nothing is by chance then.
     if paced.arrival.kind == ArrivalKind::Poisson {
@@ -541,15 +541,7 @@ fn add_counts(document: &mut BenchDocument, paced: &PacedOptions, measured: &Pac
 }
 
 /// How often and for how long the machine kept a thread from running.
-fn add_host_gaps(
-    document: &mut BenchDocument,
-    paced: &PacedOptions,
-    measured: &Paced,
-    host: &HostGaps,
-    chance: &Chance,
-    clock: &TscClock,
-) {
-    let stalled: u64 = host.gaps.iter().map(|gap| gap.end - gap.start).sum();
+fn add_host_gaps(document: &mut BenchDocument, measured: &Paced, host: &HostGaps, chance: &Chance) {
     let own_stalls: u64 = (measured.threads.iter())
         .map(|thread| thread.own_stalls)
         .sum();
@@ -563,9 +555,7 @@ fn add_host_gaps(
             "at_work": chance.at_work,
             "at_work_by_chance": rounded(chance.expected),
             "at_work_above_ns": CHANCE_NS,
-            "share_of_time": rounded(
-                clock.ticks_to_ns(stalled) as f64 / paced.duration.as_nanos().max(1) as f64
-            ),
+            "share_of_time": rounded(share_of_time(&measured.threads, &host.gaps)),
         }),
     );
 }

@@ -7,6 +7,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
+/// How a page begins.
+pub const BEGIN: &str = "# Benchmarks\n\nWritten by `livetime bench`; do not edit.";
 /// Members of a latency object, in the order of the columns.
 const COLUMNS: [&str; 6] = ["min", "p50", "p90", "p99", "p99_9", "max"];
 /// Members that say how a figure was taken rather than what was found.
@@ -19,6 +21,7 @@ struct Bench<'a> {
     floor: &'a Value,
     result: &'a Value,
     ratio: &'a Value,
+    ratio_of: &'a Value,
     targets: Map<String, Value>,
 }
 
@@ -33,6 +36,7 @@ fn benches(document: &Value) -> Vec<Bench<'_>> {
             floor: &document["floor"],
             result: &document["result"],
             ratio: &document["ratio"],
+            ratio_of: &document["ratio_of"],
             targets: targets.clone(),
         }];
     }
@@ -51,6 +55,7 @@ fn benches(document: &Value) -> Vec<Bench<'_>> {
         floor: &document["floor"][name],
         result: &document["result"][name],
         ratio: &document["ratio"][name],
+        ratio_of: &document["ratio_of"][name],
         targets: of_bench(name),
     };
     let mut ordered: Vec<&str> = names
@@ -69,11 +74,12 @@ fn benches(document: &Value) -> Vec<Bench<'_>> {
 
 /// The page.
 pub fn to_markdown(document: &Value) -> String {
-    let mut page = String::from(
-        "# Benchmarks\n\nWritten by `livetime bench`; do not edit. Times depend on the machine, \
+    let mut page = format!(
+        "{BEGIN} Times depend on the machine, \
          so every figure stands beside the floor that was measured before, between and after its \
-         own blocks; blocks whose floors disagree are discarded and counted. Targets are those of \
-         the project; a target that is not met stays in the table.\n\n",
+         own blocks; blocks whose floors disagree are discarded and counted, and where no two \
+         agree nothing is judged. A ratio is that of one block, whose two figures stand beside it. \
+         Targets are those of the project; a target that is not met stays in the table.\n\n",
     );
     let benches = benches(document);
     page.push_str(
@@ -89,10 +95,10 @@ pub fn to_markdown(document: &Value) -> String {
                 bound(target),
                 number(&target["target"]),
                 number(&target["value"]),
-                if target["met"] == true {
-                    "yes"
-                } else {
-                    "**no**"
+                match target["met"].as_bool() {
+                    Some(true) => "yes".to_owned(),
+                    Some(false) => "**no**".to_owned(),
+                    None => format!("not judged: {}", why(target)),
                 }
             );
         }
@@ -105,7 +111,7 @@ pub fn to_markdown(document: &Value) -> String {
             ("Result", bench.result),
             ("Ratio", bench.ratio),
         ] {
-            section(&mut page, title, value);
+            section(&mut page, title, Rows::of(value, bench.ratio_of));
         }
     }
     page
@@ -121,8 +127,7 @@ pub fn to_text(document: &Value) -> String {
             ("result", bench.result),
             ("ratio", bench.ratio),
         ] {
-            let mut rows = Rows::default();
-            rows.take("", value);
+            let rows = Rows::of(value, bench.ratio_of);
             if rows.is_empty() {
                 continue;
             }
@@ -139,14 +144,14 @@ pub fn to_text(document: &Value) -> String {
             }
         }
         for (name, target) in &bench.targets {
+            let (verdict, because) = match target["met"].as_bool() {
+                Some(true) => ("met", String::new()),
+                Some(false) => ("NOT MET", String::new()),
+                None => ("not judged", format!(" ({})", why(target))),
+            };
             let _ = writeln!(
                 text,
-                "  {} {name}: {}, {} {} wanted",
-                if target["met"] == true {
-                    "met    "
-                } else {
-                    "NOT MET"
-                },
+                "  {verdict:<10} {name}: {}, {} {} wanted{because}",
                 number(&target["value"]),
                 bound(target),
                 number(&target["target"])
@@ -163,6 +168,10 @@ fn bound(target: &Value) -> &'static str {
     } else {
         "at least"
     }
+}
+
+fn why(target: &Value) -> &str {
+    target["not_judged"].as_str().unwrap_or("not measured")
 }
 
 fn words(key: &str) -> String {
@@ -184,8 +193,12 @@ fn machine_line(bench: &Bench<'_>) -> String {
         Some(false) => ", built without assertions",
         None => "",
     };
+    let quick = match bench.machine["quick"].as_bool() {
+        Some(true) => ", quick: the form is right, the figures mean little",
+        _ => "",
+    };
     format!(
-        "{}, {} cores{placement}, {}, scheduling {}, load average {} before{build}",
+        "{}, {} cores{placement}, {}, scheduling {}, load average {} before{build}{quick}",
         machine("cpu"),
         machine("cores"),
         machine("os"),
@@ -202,6 +215,22 @@ struct Rows {
 }
 
 impl Rows {
+    /// The figures of a section; to a ratio its two figures are added.
+    fn of(section: &Value, ratio_of: &Value) -> Self {
+        let mut rows = Self::default();
+        rows.take("", section);
+        for (key, figures) in ratio_of.as_object().into_iter().flatten() {
+            let name = words(key);
+            let of_ratio = section.get(key).is_some_and(Value::is_number);
+            let found = rows.numbers.iter_mut().find(|(found, _)| *found == name);
+            if let Some((_, cell)) = found.filter(|_| of_ratio) {
+                let [over, under] = ["over", "under"].map(|side| number(&figures[side]));
+                let _ = write!(cell, " = {over} / {under}");
+            }
+        }
+        rows
+    }
+
     fn is_empty(&self) -> bool {
         self.latencies.is_empty() && self.numbers.is_empty()
     }
@@ -211,8 +240,10 @@ impl Rows {
             Value::Object(members) if members.contains_key("p50") && members.len() > 2 => {
                 let cell =
                     |column: &&str| number(&members.get(*column).cloned().unwrap_or_default());
+                let unit = members.get("unit").and_then(Value::as_str);
+                let unit = unit.map(|unit| format!(" [{unit}]")).unwrap_or_default();
                 self.latencies
-                    .push((name.to_owned(), COLUMNS.iter().map(cell).collect()));
+                    .push((format!("{name}{unit}"), COLUMNS.iter().map(cell).collect()));
                 let extra = members.iter().filter(|(key, _)| {
                     !COLUMNS.contains(&key.as_str()) && !HIDDEN.contains(&key.as_str())
                 });
@@ -223,7 +254,9 @@ impl Rows {
             Value::Object(members) if members.contains_key("discarded_floor_moved") => {
                 let count = |key: &str| number(&members.get(key).cloned().unwrap_or_default());
                 let agree = match members.get("floors_agree") {
-                    Some(Value::Bool(false)) => "; no two floors agreed",
+                    Some(Value::Bool(false)) => {
+                        "; no two floors agreed: the figures are of the block whose floors do so best"
+                    }
                     _ => "",
                 };
                 let text = format!(
@@ -245,6 +278,12 @@ impl Rows {
                     self.take_cell(name, cell);
                 }
             }
+            Value::Array(rows) if rows.iter().all(Value::is_object) => {
+                for (row, figures) in rows.iter().enumerate() {
+                    let place = format!("{name}, {}", row + 1);
+                    self.numbers.push((place, line_of(figures)));
+                }
+            }
             Value::Array(_) | Value::Null if name.is_empty() => {}
             Value::String(text) => self.numbers.push((name.to_owned(), text.clone())),
             other => self.numbers.push((name.to_owned(), number(other))),
@@ -255,13 +294,17 @@ impl Rows {
 impl Rows {
     /// A cell of a table in one line: what it is called, and its figures that are no objects.
     fn take_cell(&mut self, name: &str, cell: &Value) {
-        let members = cell.as_object().into_iter().flatten();
-        let figures = members.filter(|(key, value)| *key != "name" && !value.is_object());
-        let figures = figures.map(|(key, value)| format!("{} {}", words(key), number(value)));
-        let line: Vec<String> = figures.collect();
         let place = join(name, cell["name"].as_str().unwrap_or_default());
-        self.numbers.push((place, line.join(", ")));
+        self.numbers.push((place, line_of(cell)));
     }
+}
+
+/// The figures of an object that are no objects, in one line.
+fn line_of(object: &Value) -> String {
+    let members = object.as_object().into_iter().flatten();
+    let figures = members.filter(|(key, value)| *key != "name" && !value.is_object());
+    let figures = figures.map(|(key, value)| format!("{} {}", words(key), number(value)));
+    figures.collect::<Vec<_>>().join(", ")
 }
 
 fn join(name: &str, key: &str) -> String {
@@ -272,9 +315,7 @@ fn join(name: &str, key: &str) -> String {
     }
 }
 
-fn section(page: &mut String, title: &str, value: &Value) {
-    let mut rows = Rows::default();
-    rows.take("", value);
+fn section(page: &mut String, title: &str, rows: Rows) {
     if rows.is_empty() {
         return;
     }
@@ -301,6 +342,10 @@ fn number(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::Number(number) => grouped(&number.to_string()),
         Value::String(text) => text.clone(),
+        Value::Array(values) => {
+            let values: Vec<String> = values.iter().map(number).collect();
+            values.join(", ")
+        }
         other => other.to_string(),
     }
 }
@@ -329,6 +374,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::bench::document::Quotient;
     use crate::bench::{BenchDocument, Target};
 
     fn document() -> BenchDocument {
@@ -343,6 +389,19 @@ mod tests {
         document.add_ratio("to_floor", 1.25);
         document.add_target(Target::at_most("one_way", 1.25, 1.3));
         document.add_target(Target::at_least("gain", f64::NAN, 1.8));
+        document.add_target(Target::at_most("moved", 1.5, 2.0).where_floors_agree(false));
+        document.add_target(Target::at_most("missed", 2.5, 2.0));
+        let (over, under) = (3000.0, 2000.0);
+        document.add_quotient("gain", Quotient { over, under });
+        document.add_floor("ring_stream_per_s", json!([63156.0, 532717.0]));
+        document.add_result(
+            "stream",
+            json!({
+                "unit": "ns", "min": 1, "p50": 2, "p90": 3, "p99": 4, "p99_9": 5, "max": 6,
+            }),
+        );
+        let row = |ns: u32| json!({ "service_ns": ns });
+        document.add_result("model", json!({ "rows": [row(11_000), row(12_000)] }));
         document
     }
 
@@ -351,10 +410,16 @@ mod tests {
         let page = to_markdown(&document().to_json());
         for part in [
             "| ring | one way | at most 1.3 | 1.25 | yes |",
-            "| ring | gain | at least 1.8 | - | **no** |",
+            "| ring | gain | at least 1.8 | - | not judged: not measured |",
+            "| ring | moved | at most 2 | 1.5 | not judged: no two floors agreed |",
+            "| ring | missed | at most 2 | 2.5 | **no** |",
             "a processor, 2 cores, cores near, Linux 6, scheduling fifo",
             "| one way | 1 | 12 345 | 3 | 4 | 5 | 6 |",
             "| to floor | 1.25 |",
+            "| gain | 1.5 = 3 000 / 2 000 |",
+            "| stream [ns] | 1 | 2 | 3 | 4 | 5 | 6 |",
+            "| ring stream per s | 63 156, 532 717 |",
+            "| model, rows, 2 | service ns 12 000 |",
         ] {
             assert!(page.contains(part), "{part} is missing in\n{page}");
         }
@@ -369,9 +434,36 @@ mod tests {
         assert!(page.contains("| ring | one way | at most 1.3 | 1.25 | yes |"));
         let text = to_text(&all);
         assert!(
-            text.contains("NOT MET gain: -, at least 1.8 wanted"),
+            text.contains("  not judged gain: -, at least 1.8 wanted (not measured)\n"),
             "{text}"
         );
+        assert!(text.contains("  NOT MET    missed: 2.5, at most 2 wanted\n"));
+        assert!(text.contains("  met        one_way: 1.25, at most 1.3 wanted\n"));
+    }
+
+    #[test]
+    fn what_was_measured_short_says_so() {
+        let mut quick = document();
+        for (is_quick, count) in [(true, 1), (false, 0)] {
+            quick.add_machine("quick", is_quick);
+            for said in [to_markdown(&quick.to_json()), to_text(&quick.to_json())] {
+                assert_eq!(said.matches("quick: the form is right").count(), count);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_whose_floors_disagree_are_not_said_to_be_kept() {
+        let blocks = json!({
+            "measured": 3, "kept": 0, "discarded_floor_moved": 3, "other_placement": 0,
+            "floors_agree": false,
+        });
+        let mut document = document();
+        document.add_floor("blocks", blocks);
+        let text = to_text(&document.to_json());
+        let said = "0 of 3 kept, 3 discarded as the floor moved, 0 of another placement; no two \
+                    floors agreed: the figures are of the block whose floors do so best";
+        assert!(text.contains(said), "{text}");
     }
 
     #[test]

@@ -69,38 +69,46 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
         }
     };
     let mut document = BenchDocument::new("readout");
-    let mut slowest_small = f64::INFINITY;
+    let (mut slowest_small, mut floors_agree) = (f64::INFINITY, true);
     for bytes in FRAGMENT_BYTES {
         for crc in [CrcCheck::On, CrcCheck::Off] {
-            let (rate, to_copy) = measure(&mut document, &size, bytes, crc)?;
+            let found = measure(&mut document, &size, bytes, crc)?;
             if bytes <= SMALL_BYTES && crc == CrcCheck::On {
-                slowest_small = slowest_small.min(rate);
+                slowest_small = slowest_small.min(found.per_s);
+                floors_agree &= found.floors_agree;
             }
             if bytes == LARGE_BYTES {
                 let (name, target) = match crc {
                     CrcCheck::On => ("memcpy_share_64_kib", 0.4),
                     CrcCheck::Off => ("memcpy_share_64_kib_without_crc", 0.6),
                 };
-                document.add_target(Target::at_least(name, to_copy, target));
+                let target = Target::at_least(name, found.to_copy, target);
+                document.add_target(target.where_floors_agree(found.floors_agree));
             }
         }
     }
-    document.add_target(Target::at_least(
-        "fragments_per_s_small",
-        slowest_small,
-        3e6,
-    ));
+    let small = Target::at_least("fragments_per_s_small", slowest_small, 3e6);
+    document.add_target(small.where_floors_agree(floors_agree));
     add_cards(&mut document, options)?;
     Ok(document)
 }
 
-/// Measures one size; returns fragments per second, and the rate as a fraction of the copy's.
+/// What was found at one size.
+struct Found {
+    /// Fragments per second.
+    per_s: f64,
+    /// The rate as a fraction of the copy's.
+    to_copy: f64,
+    floors_agree: bool,
+}
+
+/// Measures one size.
 fn measure(
     document: &mut BenchDocument,
     size: &Size,
     bytes: usize,
     crc: CrcCheck,
-) -> Result<(f64, f64), BenchError> {
+) -> Result<Found, BenchError> {
     // Whole cycles, so that the trigger numbers follow each other from block to block.
     let count = (size.block_bytes / bytes)
         .clamp(FRAGMENTS, size.fragments_max)
@@ -118,7 +126,7 @@ fn measure(
         Ok((measured, filed))
     })?;
     let selection = measured.select(|floor| *floor, |_| ());
-    let to_copy = selection.median(|kept| kept.floor(|floor| *floor) / kept.block);
+    let to_copy = selection.quotient(|kept| (kept.floor(|floor| *floor), *kept.block));
     let times = selection.all(|kept| *kept.block);
     let suffix = if crc == CrcCheck::On {
         ""
@@ -136,8 +144,12 @@ fn measure(
     });
     document.add_result(name.clone(), result);
     add_item_floor(&mut document.floor, format!("memcpy_ns_{name}"), &selection);
-    document.add_ratio(format!("memcpy_share_{name}"), to_copy);
-    Ok((rate, to_copy))
+    document.add_quotient(format!("memcpy_share_{name}"), to_copy);
+    Ok(Found {
+        per_s: rate,
+        to_copy: to_copy.value(),
+        floors_agree: !selection.unlike,
+    })
 }
 
 /// The receiving end of one link with its file of fragments, as in a readout unit.

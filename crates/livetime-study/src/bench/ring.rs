@@ -82,39 +82,35 @@ fn measure<const WORDS: usize>(
     add_line_floor(&mut floors, &selection);
     document.add_floor(format!("{bytes}_bytes"), floors.floor);
 
+    let ns = |samples: &Samples| samples.p50() as f64 / 1e3;
     let ratio = |figure: fn(&RingBlock) -> (&Samples, &Samples)| {
-        selection.median(|kept| {
+        selection.quotient(|kept| {
             let (over, under) = figure(kept.block);
-            over.p50() as f64 / under.p50() as f64
+            (ns(over), ns(under))
         })
     };
-    let one_way = selection.median(|kept| kept.block.round_trip.p50() as f64 / kept.floor(level));
+    let one_way =
+        selection.quotient(|kept| (kept.block.round_trip.p50() as f64, kept.floor(level)));
     let gain = ratio(|block| (&block.single, &block.batch));
     let against_rtrb = ratio(|block| (&block.rtrb_single, &block.single));
     let batch_against_rtrb = ratio(|block| (&block.rtrb_batch, &block.batch));
     add_results(document, bytes, &selection);
-    document.add_ratio(format!("one_way_to_half_floor_{bytes}_bytes"), one_way);
-    document.add_ratio(format!("batch_16_gain_{bytes}_bytes"), gain);
-    document.add_ratio(format!("rate_to_rtrb_{bytes}_bytes"), against_rtrb);
-    document.add_ratio(
-        format!("batch_16_rate_to_rtrb_chunks_{bytes}_bytes"),
-        batch_against_rtrb,
-    );
-    document.add_target(Target::at_most(
-        format!("one_way_{bytes}_bytes"),
-        one_way,
-        one_way_target,
-    ));
-    document.add_target(Target::at_least(
-        format!("rate_to_rtrb_{bytes}_bytes"),
-        against_rtrb,
-        1.0,
-    ));
-    document.add_target(Target::at_least(
-        format!("batch_gain_{bytes}_bytes"),
-        gain,
-        batch_target,
-    ));
+    for (name, quotient) in [
+        ("one_way_to_half_floor", one_way),
+        ("batch_16_gain", gain),
+        ("rate_to_rtrb", against_rtrb),
+        ("batch_16_rate_to_rtrb_chunks", batch_against_rtrb),
+    ] {
+        document.add_quotient(format!("{name}_{bytes}_bytes"), quotient);
+    }
+    let name = |what: &str| format!("{what}_{bytes}_bytes");
+    for target in [
+        Target::by_floor(name("one_way"), one_way.value(), one_way_target),
+        Target::at_least(name("rate_to_rtrb"), against_rtrb.value(), 1.0),
+        Target::at_least(name("batch_gain"), gain.value(), batch_target),
+    ] {
+        document.add_target(selection.judged(target));
+    }
     Ok(())
 }
 
@@ -145,6 +141,7 @@ fn add_results(
 fn stream_json(samples: &Samples) -> serde_json::Value {
     let ns = |ps: u64| rounded(ps as f64 / 1e3);
     json!({
+        "unit": "ns",
         "chunks": samples.count(),
         "messages_per_chunk": CHUNK,
         "min": ns(samples.min()),

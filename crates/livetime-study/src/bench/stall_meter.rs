@@ -61,6 +61,8 @@ pub(crate) struct Gaps {
     /// Ticks of turns with work that are no gaps, and of everything.
     pub(crate) worked_ticks: u64,
     pub(crate) all_ticks: u64,
+    /// Ticks of the first and the last look.
+    pub(crate) looked: [u64; 2],
 }
 
 /// Looks at the clock of one thread.
@@ -132,6 +134,7 @@ impl StallMeter {
         Gaps {
             own_stalls: own_stalls().saturating_sub(self.own_stalls_before),
             all_ticks: self.last.saturating_sub(self.first),
+            looked: [self.first, self.last],
             ..self.gaps
         }
     }
@@ -192,6 +195,14 @@ pub(crate) fn of_the_machine(threads: &[Gaps], trials: &[Repeated], clock: &TscC
         all.extend(explained.filter_map(|gap| without_work(*gap, trials, bound)));
     }
     union(all)
+}
+
+/// The share of the time in which any of the threads looked that lies in their gaps, a union; 0 to 1.
+pub(crate) fn share_of_time(threads: &[Gaps], gaps: &[Gap]) -> f64 {
+    let first = threads.iter().map(|thread| thread.looked[0]).min();
+    let last = threads.iter().map(|thread| thread.looked[1]).max();
+    let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
+    stalled_ticks(gaps, first, last) as f64 / last.saturating_sub(first).max(1) as f64
 }
 
 /// The times in which a thread that had nothing to do did not run, in order: the machine's without
@@ -414,6 +425,20 @@ mod tests {
         meter.start(&clock);
         std::hint::black_box(touched(1 << 22, 1_u64));
         assert!(meter.finish().own_stalls > 0);
+    }
+
+    #[test]
+    fn the_share_of_gaps_is_of_the_time_in_which_threads_looked() {
+        let looked = |looked| Gaps {
+            looked,
+            ..Gaps::default()
+        };
+        // The second thread came late and was stopped until after the first had ended.
+        let threads = [looked([100, 500]), looked([300, 1100])];
+        let gaps = union(vec![gap(150, 250), gap(400, 1100)]);
+        assert_eq!(share_of_time(&threads, &gaps), 0.8);
+        assert_eq!(share_of_time(&threads, &[gap(100, 1100)]), 1.0);
+        assert_eq!(share_of_time(&[], &[]), 0.0);
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
     let mut events = 0;
     for (index, (event_bytes, has_target)) in EVENT_BYTES.iter().enumerate() {
         let ratio =
-            selection.median(|kept| kept.floor(|floor| *floor) / kept.block[index].ns_per_byte);
+            selection.quotient(|kept| (kept.floor(|floor| *floor), kept.block[index].ns_per_byte));
         let ns_per_byte = selection.all(|kept| kept.block[index].ns_per_byte);
         let times: Vec<f64> = (ns_per_byte.iter())
             .map(|ns| ns * *event_bytes as f64)
@@ -96,10 +96,10 @@ pub fn run(options: &BenchOptions) -> Result<BenchDocument, BenchError> {
         );
         let written = selection.kept.iter().map(|kept| kept.block[index].events);
         events += written.sum::<u64>();
-        document.add_ratio(format!("run_file_to_write_{name}"), ratio);
+        document.add_quotient(format!("run_file_to_write_{name}"), ratio);
         if *has_target {
             let name = format!("run_file_to_write_{name}");
-            document.add_target(Target::at_least(name, ratio, 0.7));
+            document.add_target(selection.judged(Target::at_least(name, ratio.value(), 0.7)));
         }
     }
     document.add_result("events_stored", events);

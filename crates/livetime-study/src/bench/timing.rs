@@ -38,7 +38,7 @@ use livetime_wire::timing_coefficient::{CoefficientSet, emit_block};
 use livetime_wire::{DurationNs, EventId, PriorityClass, TaiNs, TimingMessage};
 use serde_json::json;
 
-use super::document::{BenchDocument, Target, latency, rounded};
+use super::document::{BenchDocument, Quotient, Target, latency, rounded};
 use super::interleave::{Interleaved, LIKE_FLOORS, Selection, interleave};
 use super::pinned_threads::run_pair;
 use super::{BenchError, BenchOptions, Scheduling};
@@ -533,32 +533,34 @@ fn add_latencies(size: &Size, document: &mut BenchDocument) -> Result<(), BenchE
 }
 
 fn add_latency_targets(selection: &Selection<'_, Floor, Block>, document: &mut BenchDocument) {
-    let p50 = selection.median(|kept| {
-        kept.block.sleeping.p50() as f64 / kept.floor(|floor| floor.across.p50() as f64)
+    let half = |samples: &Samples| samples.p50() as f64;
+    let p50 =
+        selection.quotient(|kept| (half(&kept.block.sleeping), kept.floor(|f| half(&f.across))));
+    let p95 = selection.quotient(|kept| {
+        let floor = kept.floor(|floor| at(&floor.across, 0.95));
+        (at(&kept.block.sleeping, 0.95), floor)
     });
-    let p95 = selection.median(|kept| {
-        at(&kept.block.sleeping, 0.95) / kept.floor(|floor| at(&floor.across, 0.95))
+    let spin =
+        selection.quotient(|kept| (half(&kept.block.spinning), kept.floor(|f| half(&f.line))));
+    let fan_out = selection.quotient(|kept| {
+        let hand_overs = |floor: &Floor| FAN_OUT as f64 * half(&floor.same_core);
+        let floor = kept.floor(|floor| half(&floor.across) + hand_overs(floor));
+        (half(&kept.block.last_of_many), floor)
     });
-    let spin = selection.median(|kept| {
-        kept.block.spinning.p50() as f64 / kept.floor(|floor| floor.line.p50() as f64)
+    let beside_chain = selection.quotient(|kept| {
+        let floor = kept.floor(|floor| half(&floor.to_many));
+        (half(&kept.block.last_of_many), floor)
     });
-    let fan_out = selection.median(|kept| {
-        let hand_overs = |floor: &Floor| FAN_OUT as f64 * floor.same_core.p50() as f64;
-        let floor = kept.floor(|floor| floor.across.p50() as f64 + hand_overs(floor));
-        kept.block.last_of_many.p50() as f64 / floor
-    });
-    let beside_chain = selection.median(|kept| {
-        kept.block.last_of_many.p50() as f64 / kept.floor(|floor| floor.to_many.p50() as f64)
-    });
-    document.add_ratio("last_of_32_to_chain_of_32", beside_chain);
-    for (name, value, target) in [
+    document.add_quotient("last_of_32_to_chain_of_32", beside_chain);
+    for (name, quotient, target) in [
         ("sleeping_p50", p50, 1.2),
         ("sleeping_p95", p95, 1.5),
         ("spinning_p50", spin, 3.0),
         ("last_of_32", fan_out, 1.5),
     ] {
-        document.add_ratio(format!("{name}_to_floor"), value);
-        document.add_target(Target::at_most(name, value, target));
+        document.add_quotient(format!("{name}_to_floor"), quotient);
+        let target = Target::by_floor(name, quotient.value(), target);
+        document.add_target(selection.judged(target));
     }
 }
 
@@ -631,11 +633,14 @@ fn add_monitors(size: &Size, document: &mut BenchDocument) -> Result<(), BenchEr
         let monitors = Monitors::start(&own, MONITORS)?;
         let with = measure(2 * pair + 2)?;
         reads += monitors.stop()?;
-        ratios.push(at(&with, 0.95) / at(&without, 0.95));
+        ratios.push(Quotient {
+            over: at(&with, 0.95),
+            under: at(&without, 0.95),
+        });
         without_all.extend_from_slice(without.sorted_ns());
         with_all.extend_from_slice(with.sorted_ns());
     }
-    let ratio = super::document::quantile(&ratios, 0.5);
+    let ratio = Quotient::median(ratios);
     document.add_result(
         "without_monitors_ns",
         latency(&Samples::from_unsorted(without_all)),
@@ -645,8 +650,8 @@ fn add_monitors(size: &Size, document: &mut BenchDocument) -> Result<(), BenchEr
         latency(&Samples::from_unsorted(with_all)),
     );
     document.add_result("monitor_reads", reads);
-    document.add_ratio("monitors_p95", ratio);
-    document.add_target(Target::at_most("monitors_p95", ratio, 2.0));
+    document.add_quotient("monitors_p95", ratio);
+    document.add_target(Target::at_most("monitors_p95", ratio.value(), 2.0));
     Ok(())
 }
 

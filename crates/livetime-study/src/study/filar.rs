@@ -232,10 +232,14 @@ fn make(effort: Effort, command: &str) -> Result<FilarStudy, BenchError> {
         floors: floors.collect::<Result<_, BenchError>>()?,
     };
     let rows = found.rows();
+    let document = found.document(&rows, effort, command);
     Ok(FilarStudy {
         passed: rows.iter().all(Row::is_good),
-        document: found.document(&rows, effort, command),
-        report: found.report(&rows, command),
+        report: Report {
+            summary_json: document.to_string(),
+            ..found.report(&rows, command)
+        },
+        document,
     })
 }
 

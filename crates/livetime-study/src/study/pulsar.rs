@@ -127,10 +127,14 @@ fn make(effort: Effort, command: &str) -> Result<PulsarStudy, BenchError> {
     };
     let mut rows = found.rows();
     model::Model::simulate().fill(&mut rows);
+    let document = found.document(&rows, effort, command);
     Ok(PulsarStudy {
         passed: found.wrong() == 0 && rows.iter().all(Row::is_good),
-        document: found.document(&rows, effort, command),
-        report: found.report(&rows, effort, command),
+        report: Report {
+            summary_json: document.to_string(),
+            ..found.report(&rows, effort, command)
+        },
+        document,
     })
 }
 

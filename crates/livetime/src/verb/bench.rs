@@ -10,18 +10,24 @@ use livetime_source::{ArrivalConfig, ArrivalKind};
 use livetime_study::bench::card_readout::CardOptions;
 use livetime_study::bench::card_stream::{BYTES_MAX, CHANNELS_MAX};
 use livetime_study::bench::paced_loop::PacedOptions;
-use livetime_study::bench::{self, BenchDocument, BenchName, BenchOptions, page};
+use livetime_study::bench::{self, BenchDocument, BenchName, BenchOptions, kept_document, page};
 use livetime_wire::{ByteSize, DurationNs, RateHz};
 use serde_json::Value;
 
 use crate::config::parse_quantity;
 use crate::console::{print, print_line, say};
 use crate::exit;
-use crate::output_place;
+use crate::output_place::{self, Remade, check_remade};
 use crate::run_summary::machine;
 
 /// For how long is measured, if nothing else is said.
 const USUAL_DURATION: DurationNs = DurationNs(10_000_000_000);
+
+/// What `--page` may replace.
+const PAGE: Remade = Remade {
+    begins: &[page::BEGIN],
+    name: "page of benches",
+};
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -46,7 +52,7 @@ pub(crate) struct Options {
     scale: bool,
     /// With `loop`: triggers at this rate, such as 40kHz, instead of one after the other; with
     /// `readout --channels`: fragments of each channel
-    #[arg(long, value_parser = parse_quantity::<RateHz>)]
+    #[arg(long, value_parser = parse_rate)]
     rate: Option<RateHz>,
     /// With `--rate`: equal or random gaps between triggers
     #[arg(long, requires = "rate", default_value = "poisson")]
@@ -61,7 +67,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=CHANNELS_MAX as i64))]
     channels: Option<u16>,
     /// With `--channels`: bytes of a fragment, 64 B to 64 KiB, whole words
-    #[arg(long, requires = "channels", default_value = "1000B", value_parser = parse_quantity::<ByteSize>)]
+    #[arg(long, requires = "channels", default_value = "1000B", value_parser = parse_size)]
     size: ByteSize,
     /// With `--channels`: acknowledge entries of a block; 1 is the single-cycle firmware
     #[arg(long, requires = "channels", value_name = "N", default_value_t = 1,
@@ -70,7 +76,7 @@ pub(crate) struct Options {
     /// Where the files of the store bench are written and removed again
     #[arg(long, default_value = ".")]
     directory: PathBuf,
-    /// Also write the document as a page
+    /// Also write the document as a page; only a former one is replaced
     #[arg(long, value_name = "FILE.md")]
     page: Option<PathBuf>,
     /// Take a document that was printed before instead of measuring
@@ -115,6 +121,14 @@ enum What {
 }
 
 impl What {
+    /// As documents and the command line have it.
+    fn key(self) -> &'static str {
+        match self.names() {
+            [one] => one.key(),
+            _ => "all",
+        }
+    }
+
     fn names(self) -> &'static [BenchName] {
         match self {
             Self::Floor => &[BenchName::Floor],
@@ -140,11 +154,38 @@ fn parse_duration(text: &str) -> Result<DurationNs, String> {
     }
 }
 
+/// A rate at which triggers or fragments come.
+fn parse_rate(text: &str) -> Result<RateHz, String> {
+    let rate = parse_quantity(text)?;
+    let arrival = ArrivalConfig {
+        kind: ArrivalKind::FixedGap,
+        rate,
+    };
+    match arrival.validate("").is_empty() {
+        true => Ok(rate),
+        false => Err("allowed are 0.001 Hz to 10 MHz".to_owned()),
+    }
+}
+
+/// The size of a fragment on a card.
+fn parse_size(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = parse_quantity(text)?;
+    let is_whole = size.0.is_multiple_of(4);
+    match is_whole && (64..=BYTES_MAX as u64).contains(&size.0) {
+        true => Ok(size),
+        false => Err("fragments have 64 B to 64 KiB, a multiple of 4 B".to_owned()),
+    }
+}
+
 /// Measures.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let place = options.page.as_deref().map_or(Ok(()), output_place::check);
+    if let Err(error) = check_usage(options) {
+        say(format_args!("error: {error}"));
+        return exit::usage();
+    }
+    let place = (options.page.as_deref()).map_or(Ok(()), |path| check_remade(path, &PAGE));
     let document = place.and_then(|()| match &options.from {
-        Some(path) => read(path),
+        Some(path) => read(path, options.what),
         None => measure(options),
     });
     let written = document.and_then(|document| {
@@ -166,6 +207,33 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
+/// Whether the options go with each other and with the bench.
+fn check_usage(options: &Options) -> Result<(), String> {
+    let is_paced = options.rate.is_some() && options.channels.is_none();
+    for (option, is_given, what) in [
+        ("--channels", options.channels.is_some(), What::Readout),
+        ("--rate", is_paced, What::Loop),
+        ("--grid", options.grid, What::Builder),
+        ("--scale", options.scale, What::Builder),
+    ] {
+        if is_given && options.what != what {
+            let name = what.key();
+            return Err(format!("`{option}` goes with `bench {name}`"));
+        }
+    }
+    if options.duration.is_some() && options.rate.is_none() && options.channels.is_none() {
+        return Err("`--duration` goes with `--rate` or `--channels`".to_owned());
+    }
+    let duration = options.duration.unwrap_or(USUAL_DURATION);
+    match options.rate {
+        Some(rate) if rate.0 * duration.as_seconds() < 1.0 => Err(format!(
+            "--rate {rate:#} gives nothing in {duration}: nothing would be measured; raise it, or \
+             --duration"
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn measure(options: &Options) -> Result<Value, String> {
     let bench_options = BenchOptions {
         quick: options.quick,
@@ -173,9 +241,6 @@ fn measure(options: &Options) -> Result<Value, String> {
         directory: options.directory.clone(),
         machine: serde_json::to_value(machine()).unwrap_or_default(),
     };
-    if options.duration.is_some() && options.rate.is_none() && options.channels.is_none() {
-        return Err("`--duration` goes with `--rate` or `--channels`".to_owned());
-    }
     if let Some(channels) = options.channels {
         return measure_cards(options, channels, &bench_options);
     }
@@ -200,10 +265,6 @@ fn measure(options: &Options) -> Result<Value, String> {
 
 /// The builder in several shapes.
 fn measure_builders(options: &Options, bench_options: &BenchOptions) -> Result<Value, String> {
-    let flag = if options.grid { "--grid" } else { "--scale" };
-    if options.what != What::Builder {
-        return Err(format!("`{flag}` goes with `bench builder`"));
-    }
     let measured = if options.grid {
         say(format_args!("measuring the grid of the builder .."));
         bench::run_builder_grid(bench_options)
@@ -221,9 +282,6 @@ fn measure_paced(
     rate: RateHz,
     bench_options: &BenchOptions,
 ) -> Result<Value, String> {
-    if options.what != What::Loop {
-        return Err("`--rate` goes with `bench loop`".to_owned());
-    }
     let duration = options.duration.unwrap_or(USUAL_DURATION);
     let paced = PacedOptions {
         arrival: ArrivalConfig {
@@ -236,14 +294,6 @@ fn measure_paced(
         duration: Duration::from_nanos(duration.0),
         seed: options.seed,
     };
-    if let Some(problem) = paced.arrival.validate("--rate").first() {
-        return Err(problem.to_string());
-    }
-    if rate.0 * duration.as_seconds() < 1.0 {
-        return Err(format!(
-            "--duration is {duration}, in which {rate} give no trigger; write a longer time"
-        ));
-    }
     say(format_args!("measuring loop at {rate} .."));
     let measured = bench::run_paced(&paced, bench_options);
     let document = measured.map_err(|error| format!("bench loop: {error}"))?;
@@ -256,38 +306,32 @@ fn measure_cards(
     channels: u16,
     bench_options: &BenchOptions,
 ) -> Result<Value, String> {
-    if options.what != What::Readout {
-        return Err("`--channels` goes with `bench readout`".to_owned());
-    }
-    let bytes = options.size.0;
-    if !(64..=BYTES_MAX as u64).contains(&bytes) || !bytes.is_multiple_of(4) {
-        let size = options.size;
-        return Err(format!(
-            "--size is {size:#}; fragments have 64 B to 64 KiB, a multiple of 4 B"
-        ));
-    }
     let cards = CardOptions {
         channels: usize::from(channels),
-        bytes: bytes as usize,
+        bytes: options.size.0 as usize,
         batch: usize::from(options.batch),
         rate_hz: options.rate.map(|rate| rate.0),
         seconds: options.duration.unwrap_or(USUAL_DURATION).as_seconds(),
     };
-    if let Some(rate) = cards.rate_hz.filter(|rate| rate * cards.seconds < 1.0) {
-        return Err(format!(
-            "--rate {:#} has no fragment in {}: nothing would be measured; raise it, or --duration",
-            RateHz(rate),
-            options.duration.unwrap_or(USUAL_DURATION)
-        ));
-    }
     say(format_args!("measuring readout of {channels} channels .."));
     let measured = bench::run_cards(&cards, bench_options);
     let document = measured.map_err(|error| format!("bench readout: {error}"))?;
     Ok(document.to_json())
 }
 
-fn read(path: &Path) -> Result<Value, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    serde_json::from_str(&text).map_err(|error| format!("{} is no JSON: {error}", path.display()))
+/// A document of this bench that was kept.
+fn read(path: &Path, what: What) -> Result<Value, String> {
+    let shown = path.display();
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let document =
+        serde_json::from_str(&text).map_err(|error| format!("{shown} is no JSON: {error}"))?;
+    let name = what.key();
+    kept_document::check(&document, name).map_err(|error| {
+        format!(
+            "{shown} is no document of `bench {name}`: {error}\n\
+             help: `livetime bench {name} --json` prints one"
+        )
+    })?;
+    Ok(document)
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::console::{print_line, say, with_causes};
 use crate::exit;
-use crate::output_place;
+use crate::output_place::{self, Remade};
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ struct PulsarOptions {
     /// Print the JSON document (livetime.study_pulsar/1)
     #[arg(long)]
     json: bool,
-    /// Write the page here
+    /// Write the page here; only a former page is replaced
     #[arg(long, value_name = "FILE.html", default_value = "pulsar.html")]
     out: PathBuf,
 }
@@ -57,7 +57,7 @@ struct FilarOptions {
     /// Print the JSON document (livetime.study_filar/1)
     #[arg(long)]
     json: bool,
-    /// Write the page here
+    /// Write the page here; only a former page is replaced
     #[arg(long, value_name = "FILE.html", default_value = "filar.html")]
     out: PathBuf,
 }
@@ -70,7 +70,7 @@ struct CmsOptions {
     /// Print the JSON document (livetime.study_cms/1)
     #[arg(long)]
     json: bool,
-    /// Write the page here
+    /// Write the page here; only a former page is replaced
     #[arg(long, value_name = "FILE.html", default_value = "cms.html")]
     out: PathBuf,
 }
@@ -83,7 +83,7 @@ struct SaftOptions {
     /// Print the JSON document (livetime.study_saft/1)
     #[arg(long)]
     json: bool,
-    /// Write the page here
+    /// Write the page here; only a former page is replaced
     #[arg(long, value_name = "FILE.html", default_value = "saft.html")]
     out: PathBuf,
 }
@@ -96,7 +96,7 @@ struct Level3Options {
     /// Print the JSON document (livetime.study_level3/2)
     #[arg(long)]
     json: bool,
-    /// Write the page here
+    /// Write the page here; only a former page is replaced
     #[arg(long, value_name = "FILE.html", default_value = "level3.html")]
     out: PathBuf,
 }
@@ -177,7 +177,7 @@ impl Study {
 pub(crate) fn run(options: &Options) -> ExitCode {
     let study = &options.study;
     let (name, quick, output) = study.wanted();
-    if let Err(error) = output_place::check(output.out) {
+    if let Err(error) = output_place::check_remade(output.out, &Remade::PAGE) {
         say(format_args!("error: {error}"));
         return exit::PROBLEM;
     }

@@ -99,7 +99,7 @@ impl Found {
                 unit: "us",
                 paper: Some(10.0),
                 measured: Some(us(self.quiet.mean())),
-                floor: Some(us(self.floor.p50() as f64)),
+                floor: Some(us(self.floor.mean())),
                 ..Row::default()
             },
             Row {
@@ -131,7 +131,8 @@ impl Found {
     /// Round trips with and without algorithms. There is no second computer here: its rows are the
     /// model against what the note says in words.
     fn algorithm_rows(&self) -> Vec<Row> {
-        let line_us = us(self.floor.p50() as f64);
+        // Beside means, so that both have the machine's pauses in them.
+        let line_us = us(self.floor.mean());
         let with = self.with.samples.mean();
         let without = self.without.samples.mean();
         vec![

@@ -11,6 +11,9 @@ use livetime_fabric::network::{BufferOwner, BufferUse, LinkReport, LinkUse, Spre
 use livetime_study::plot::{PALETTE, escape};
 use serde_json::{Value, json};
 
+/// Columns of the table of all links.
+pub(super) const LINKS_HEADER: &str =
+    "link,from,to,speed,use,blocked,head_of_line,rate_bits_per_s,delay_ns\n";
 /// Links and buffers that the document names of each kind.
 const NAMED_MAX: usize = 16;
 /// Links that the summary names where nothing moves any more.
@@ -125,8 +128,7 @@ pub(super) fn held_text(report: &LinkReport, graph: Option<&Graph>) -> String {
 
 /// The table of all links.
 pub(super) fn to_csv(report: &LinkReport) -> String {
-    let columns = "link,from,to,speed,use,blocked,head_of_line,rate_bits_per_s,delay_ns";
-    let mut text = format!("{columns}\n");
+    let mut text = LINKS_HEADER.to_owned();
     for (number, link) in report.links.iter().enumerate() {
         let _ = writeln!(
             text,

@@ -18,7 +18,7 @@ use crate::command_words;
 use crate::config::{LoadedScenario, ScenarioOverrides, load_scenario};
 use crate::console::{print, print_line, say};
 use crate::exit;
-use crate::output_place;
+use crate::output_place::{self, Remade};
 use crate::run_summary::config_hash;
 
 use super::{builder_result, link_result, network_result, preset};
@@ -48,6 +48,17 @@ const SIMULATED_KEYS: [&str; 21] = [
     "peak_rss_bytes",
 ];
 
+/// Columns of the table against time: of a network, and of an event builder.
+const SERIES_HEADERS: [&str; 2] = ["time_us,efficiency_link\n", "time_us,event_rate_hz\n"];
+const SERIES_TABLE: Remade = Remade {
+    begins: &SERIES_HEADERS,
+    name: "table against time",
+};
+const LINKS_TABLE: Remade = Remade {
+    begins: &[link_result::LINKS_HEADER],
+    name: "table of links",
+};
+
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -55,7 +66,7 @@ pub(crate) struct Options {
     #[arg(required_unless_present = "preset")]
     scenario: Option<PathBuf>,
     /// A built-in scenario instead of a file; `livetime sim presets` lists them
-    #[arg(long, value_name = "NAME", conflicts_with = "scenario")]
+    #[arg(long, value_name = "NAME", conflicts_with = "scenario", value_parser = preset::parse_name)]
     preset: Option<String>,
     /// Seed instead of that of the scenario
     #[arg(long)]
@@ -66,13 +77,14 @@ pub(crate) struct Options {
     /// Print one JSON document (livetime.sim/1) on standard output
     #[arg(long)]
     json: bool,
-    /// Write the efficiency against time as CSV
+    /// Write the efficiency against time as CSV; only a former such table is replaced
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
-    /// Write use and blocked time of every link as CSV
+    /// Write use and blocked time of every link as CSV; only a former such table is replaced
     #[arg(long, value_name = "FILE.csv")]
     links: Option<PathBuf>,
-    /// Write a page with the figures, a plot against time and a map of the links
+    /// Write a page with the figures, a plot against time and a map of the links; only a former page
+    /// is replaced
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
 }
@@ -134,13 +146,8 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
     ));
     count_links(options, &mut loaded.scenario)?;
     check_outputs(options, &loaded)?;
-    for path in [&options.csv, &options.links, &options.html]
-        .into_iter()
-        .flatten()
-    {
-        // Now, and not when everything is simulated.
-        write(path, "")?;
-    }
+    // Now, and not when everything is simulated.
+    check_places(options)?;
     let start = Instant::now();
     let outcome = loaded
         .scenario
@@ -207,6 +214,19 @@ fn check_outputs(options: &Options, loaded: &LoadedScenario) -> Result<(), Strin
                 path.display()
             ));
         }
+    }
+    Ok(())
+}
+
+/// Refuses places that cannot be written, and those of files that are nothing former of their option.
+fn check_places(options: &Options) -> Result<(), String> {
+    for (path, kind) in [
+        (&options.csv, &SERIES_TABLE),
+        (&options.links, &LINKS_TABLE),
+        (&options.html, &Remade::PAGE),
+    ] {
+        let checked = (path.as_ref()).map_or(Ok(()), |path| output_place::check_remade(path, kind));
+        checked.map_err(|error| format!("error: {error}"))?;
     }
     Ok(())
 }
@@ -372,16 +392,20 @@ impl Finished {
         series.iter().enumerate().map(point).collect()
     }
 
-    /// What the series is: the column of the table, and the axis of the plot.
-    fn series_names(&self) -> (&'static str, &'static str) {
+    /// What the series is: the axis of the plot.
+    fn series_name(&self) -> &'static str {
         match self.outcome.builder {
-            Some(_) => ("event_rate_hz", "events per second"),
-            None => ("efficiency_link", "share of the links"),
+            Some(_) => "events per second",
+            None => "share of the links",
         }
     }
 
     fn to_csv(&self) -> String {
-        let mut text = format!("time_us,{}\n", self.series_names().0);
+        let [of_network, of_builder] = SERIES_HEADERS;
+        let mut text = match self.outcome.builder {
+            Some(_) => of_builder.to_owned(),
+            None => of_network.to_owned(),
+        };
         for (time, efficiency) in self.series() {
             text += &format!("{time:.3},{efficiency:.6}\n");
         }
@@ -393,10 +417,10 @@ impl Finished {
             title: format!(
                 "{}: {} against time (simulated)",
                 self.loaded.name,
-                self.series_names().1
+                self.series_name()
             ),
             x: Axis::linear("simulated time [us]"),
-            y: Axis::linear(self.series_names().1),
+            y: Axis::linear(self.series_name()),
             series: vec![Series {
                 label: level_name(self.loaded.scenario.level).to_owned(),
                 points: self.series(),
