@@ -25,11 +25,17 @@ pub(crate) enum ClosedEvents {
 impl ClosedEvents {
     /// As many as a builder unit closes while [`BuilderConfig::history`] triggers come, or more.
     pub(crate) fn new(config: &BuilderConfig) -> Self {
-        let history = config.history as usize;
-        let units = usize::from(config.builder_units);
         match config.builder_units {
-            ..LOG_UNITS => Self::Cells(TriggerHistory::new(history)),
-            _ => Self::Log(ClosedLog::new((4 * history / units).max(LOG_MIN))),
+            ..LOG_UNITS => Self::Cells(TriggerHistory::new(config.history as usize)),
+            _ => Self::Log(ClosedLog::new(log_most(config))),
+        }
+    }
+
+    /// Bytes of them.
+    pub(crate) fn memory_bytes(config: &BuilderConfig) -> u64 {
+        match config.builder_units {
+            ..LOG_UNITS => TriggerHistory::memory_bytes(config.history as usize),
+            _ => ClosedLog::memory_bytes(log_most(config)),
         }
     }
 
@@ -47,6 +53,11 @@ impl ClosedEvents {
             Self::Log(log) => log.past(trigger),
         }
     }
+}
+
+/// Events in the log of a builder unit.
+fn log_most(config: &BuilderConfig) -> usize {
+    (4 * config.history as usize / usize::from(config.builder_units)).max(LOG_MIN)
 }
 
 /// The last events that were closed, however far apart their numbers are.
@@ -70,6 +81,11 @@ impl ClosedLog {
             most,
             forgotten: TriggerNumber(0),
         }
+    }
+
+    fn memory_bytes(most: usize) -> u64 {
+        let order = (most * size_of::<TriggerNumber>()) as u64;
+        TriggerTable::<Closing>::memory_bytes(most) + order
     }
 
     fn record(&mut self, trigger: TriggerNumber, closing: Closing) {

@@ -45,6 +45,11 @@ impl DenseHistory {
         }
     }
 
+    /// Bytes of a whole history of `size` triggers.
+    pub(crate) fn memory_bytes(size: usize) -> u64 {
+        (size as u64 >> CELL_BITS).max(1) * size_of::<u64>() as u64
+    }
+
     /// Takes the memory for all of it.
     pub(crate) fn reserve(&mut self) {
         self.cells.resize(1 << (self.bits - CELL_BITS), 0);
@@ -127,6 +132,7 @@ mod tests {
         let mut whole = DenseHistory::lean(256);
         whole.reserve();
         assert_eq!(whole.cells.len(), 16);
+        assert_eq!(DenseHistory::memory_bytes(256), 16 * 8);
     }
 
     #[test]

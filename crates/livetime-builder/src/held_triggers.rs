@@ -62,17 +62,21 @@ pub(crate) struct HeldTriggers {
 
 const _: () = assert!(size_of::<HeldTriggers>() <= 64);
 
+/// Words of the cell of a trigger with so many sources.
+fn cell_words(sources: usize) -> u32 {
+    match sources {
+        0..=1 => 1,
+        2..=SOURCES_PER_WORD => 2,
+        _ => 3,
+    }
+}
+
 impl HeldTriggers {
     /// At most `capacity` triggers of so many sources. Takes memory as triggers come.
     pub(crate) fn lean(capacity: usize, sources: usize) -> Self {
-        let cell_words: u32 = match sources {
-            0..=1 => 1,
-            2..=SOURCES_PER_WORD => 2,
-            _ => 3,
-        };
         Self {
             cells: Vec::new(),
-            cell_words,
+            cell_words: cell_words(sources),
             first: 1,
             first_cell: 0,
             // A trigger window is configured in 32 bits.
@@ -81,6 +85,12 @@ impl HeldTriggers {
             passed: 0,
             outside: Box::new(TriggerTable::with_few(capacity, capacity / OUTSIDE_SHARE)),
         }
+    }
+
+    /// Bytes for `capacity` triggers of so many sources, in the window and outside.
+    pub(crate) fn memory_bytes(capacity: usize, sources: usize) -> u64 {
+        let cells = capacity as u64 * u64::from(cell_words(sources)) * size_of::<u32>() as u64;
+        cells + TriggerTable::<Held>::memory_bytes(capacity)
     }
 
     /// Takes the memory for as many triggers as there may be, in the window and outside; only while
@@ -400,6 +410,17 @@ mod tests {
     fn remove(table: &mut HeldTriggers, trigger: TriggerNumber) {
         if let Some((place, _)) = table.find(trigger) {
             table.take_out(place);
+        }
+    }
+
+    #[test]
+    fn the_memory_of_all_triggers_is_known_before_it_is_taken() {
+        for sources in [1, 4, 32] {
+            let mut table = HeldTriggers::lean(100, sources);
+            table.reserve();
+            let cells = table.cells.capacity() * size_of::<u32>();
+            let of_all = HeldTriggers::memory_bytes(100, sources);
+            assert_eq!(of_all, cells as u64 + table.outside.memory_bytes_taken());
         }
     }
 

@@ -84,6 +84,7 @@ pub mod shift_schedule;
 mod source_map;
 mod trigger_history;
 mod trigger_table;
+pub mod unit_memory;
 
 pub use accept_log::AcceptLog;
 pub use barrel_shifter::{BarrelShifter, Block, Pace};

@@ -56,6 +56,11 @@ impl TriggerHistory {
         }
     }
 
+    /// Bytes of a history of `size` triggers.
+    pub(crate) fn memory_bytes(size: usize) -> u64 {
+        (size * size_of::<u32>()) as u64
+    }
+
     #[inline]
     fn cell(&self, trigger: TriggerNumber) -> usize {
         (trigger.0 & (self.cells.len() as u64 - 1)) as usize

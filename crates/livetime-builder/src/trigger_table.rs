@@ -56,6 +56,18 @@ impl<V: Copy + Default> TriggerTable<V> {
         }
     }
 
+    /// Bytes of a table for `capacity` triggers.
+    pub(crate) fn memory_bytes(capacity: usize) -> u64 {
+        let heads = capacity.div_ceil(2).next_power_of_two() * size_of::<u32>();
+        (heads + capacity * size_of::<Entry<V>>()) as u64
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory_bytes_taken(&self) -> u64 {
+        let heads = size_of_val(&self.heads[..]);
+        (heads + self.entries.capacity() * size_of::<Entry<V>>()) as u64
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len

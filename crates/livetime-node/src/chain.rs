@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
 use livetime_store::Histogram;
-use livetime_wire::{ConservationProblem, DurationNs, LossArea, RunNumber, UnitId, UnitKind};
+use livetime_wire::{
+    ConservationProblem, DurationNs, LossArea, RunNs, RunNumber, UnitId, UnitKind,
+};
 
 use crate::builder_transport::SocketPair;
 use crate::chain_config::{ChainConfig, WorkerConfig};
@@ -186,6 +188,8 @@ fn neighbours(snapshot: &Snapshot, lost: &[UnitKind]) -> Neighbours {
     Neighbours {
         accepts: snapshot.role("evm").gauges.received,
         event_manager_lives: !lost.contains(&UnitKind::EventManager),
+        // Of one that has ended in order, nothing is open.
+        nobody_knows_open: false,
         events_done: lives_of(snapshot, UnitKind::Builder)
             .map(|(_, role)| role.gauges.done)
             .sum(),
@@ -202,6 +206,12 @@ fn lives_of(snapshot: &Snapshot, kind: UnitKind) -> impl Iterator<Item = (bool, 
         let unit = unit_of(id).filter(|unit| unit.kind == kind);
         unit.map(|_| (id != name, role))
     })
+}
+
+/// Whether the last life of a unit has ended in order, with counters of its own.
+fn has_ended(snapshot: &Snapshot, unit: UnitId) -> bool {
+    let role = role_of(unit);
+    snapshot.roles.iter().any(|(id, _)| *id == role)
 }
 
 /// What a role has that is not idle, as far as it counts that.
@@ -356,7 +366,8 @@ impl Chain {
         incidents
     }
 
-    /// Whom to ask, while the loss of a process is settled, whether the run is to end at once.
+    /// Whom to ask, while the loss of a process is settled, whether the run is to end at once; while it
+    /// is ended by force, whether that is to wait for nothing more.
     pub fn heed_end(&mut self, ask: AskEnd) {
         if let Some(group) = &mut self.processes {
             group.heed_end(ask);
@@ -440,6 +451,13 @@ impl Chain {
     /// The number of the run.
     pub fn run(&self) -> RunNumber {
         self.run
+    }
+
+    /// When triggers could first be taken, in the time of the run: with processes, that goes on while
+    /// these are started, unless the run is aligned to TAI.
+    pub fn taking_from(&self) -> RunNs {
+        let group = self.processes.as_ref();
+        group.map_or(RunNs(0), ProcessGroup::taking_from)
     }
 
     /// The counters of all roles now.
@@ -619,7 +637,10 @@ impl Chain {
                     roles,
                     died: Vec::new(),
                 };
-                let neighbours = neighbours(&snapshot, &lost);
+                let neighbours = Neighbours {
+                    nobody_knows_open: !drained && !has_ended(&snapshot, UnitId::EVENT_MANAGER),
+                    ..neighbours(&snapshot, &lost)
+                };
                 settle_lost(&mut outcome.counts, &mut outcome.losses, &lost, neighbours);
             }
             return outcome;

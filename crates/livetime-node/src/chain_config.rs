@@ -160,8 +160,14 @@ pub struct ChainSpill {
 impl ChainConfig {
     /// The clock of a run whose start is at a certain time, which one that is aligned to TAI has.
     pub fn aligned_clock(&self) -> Option<RunClock> {
-        let spill = self.spill.as_ref()?;
-        (spill.origin > TaiNs(0)).then(|| RunClock::started_at_tai(spill.origin))
+        let origin = self.spill.as_ref()?.origin;
+        self.is_aligned().then(|| RunClock::started_at_tai(origin))
+    }
+
+    /// Whether the run has a certain start, from which on triggers are taken.
+    pub fn is_aligned(&self) -> bool {
+        let spill = self.spill.as_ref();
+        spill.is_some_and(|spill| spill.origin > TaiNs(0))
     }
 
     /// The sources with detector data, over which an event's objects are spread: all but the one of

@@ -57,7 +57,8 @@ pub struct ChainOutcome {
     pub ended_at: RunNs,
     /// Whether everything had passed before the end.
     pub drained: bool,
-    /// Payload bytes of the events that the writer was given.
+    /// Payload bytes of the events that the writers were given; without those of a writer that died, whose
+    /// copies nobody knows.
     pub bytes_stored: u64,
     /// Bytes that our code wrote after the link page for them: chunk data, headers included.
     pub bytes_copied: u64,
@@ -158,7 +159,8 @@ impl ChainOutcome {
         if let Some(dead_time) = result.dead_time {
             self.dead_time = dead_time;
         }
-        if result.id.starts_with(UnitKind::Writer.prefix()) {
+        // Nothing is stored without a copy into the chunk: none is known of a writer that died.
+        if result.id.starts_with(UnitKind::Writer.prefix()) && result.bytes_copied > 0 {
             self.bytes_stored += result.counts.gauges.bytes;
             self.bytes_copied += result.bytes_copied;
         }
@@ -170,6 +172,18 @@ impl ChainOutcome {
         self.failures.extend(result.failure);
         self.details.insert(result.id.clone(), result.details);
         self.roles.push((result.id, result.counts));
+    }
+
+    /// Lost building groups whose run file stays where its writer was, as that left it.
+    pub fn files_left_open(&self) -> usize {
+        // A file that is closed here may be that of an earlier life of its writer.
+        let is_closed = |writer: u16| {
+            let role = format!("{}{writer}", UnitKind::Writer.prefix());
+            let mut closed = self.run_files.keys();
+            closed.any(|id| id.split('~').next() == Some(&role))
+        };
+        let lost = self.lost_groups.iter();
+        lost.filter(|group| !is_closed(group.writer)).count()
     }
 
     /// Fragments that came with faults.
@@ -184,8 +198,7 @@ impl ChainOutcome {
     /// What the Level-3 menu counted, summed over all filter units: paths, streams, stages.
     pub fn menu_counts(&self) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::<String, u64>::new();
-        let units = self.details.iter().filter(|(id, _)| id.starts_with("fu"));
-        for (name, count) in units.flat_map(|(_, details)| details) {
+        for (name, count) in self.filter_units().flat_map(|(_, details)| details) {
             let is_menu = ["menu.", "path.", "stream.", "stage."];
             if !is_menu.iter().any(|prefix| name.starts_with(prefix)) {
                 continue;
@@ -199,13 +212,41 @@ impl ChainOutcome {
         sums
     }
 
+    /// Filter units that have left no counters, so that those of the Level-3 menu lack their share;
+    /// none where there is no menu.
+    pub fn menu_lacking(&self) -> Vec<String> {
+        let is_menu = |details: &BTreeMap<String, u64>| details.contains_key("menu.events");
+        if !self.filter_units().any(|(_, details)| is_menu(details)) {
+            return Vec::new();
+        }
+        let silent = self.filter_units().filter(|(_, details)| !is_menu(details));
+        silent.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Whether a filter has failed on events, which are in the error stream, or somebody who filters
+    /// has died: a filter unit, or the interpreter of one, even if others have filtered its events.
+    pub fn has_failed_filters(&self) -> bool {
+        let has_failed = |details: &BTreeMap<String, u64>| {
+            let failures = ["events_to_error_stream", "filter.deaths"];
+            details.is_empty() || (failures.iter()).any(|name| details.get(*name) > Some(&0))
+        };
+        !self.filter_failures.is_empty()
+            || self.filter_units().any(|(_, details)| has_failed(details))
+    }
+
+    /// The further counters of each life of each filter unit; none of a life that ended by death.
+    fn filter_units(&self) -> impl Iterator<Item = (&String, &BTreeMap<String, u64>)> {
+        let filter = UnitKind::Filter.prefix();
+        (self.details.iter()).filter(move |(id, _)| id.starts_with(filter))
+    }
+
     /// The equations that do not hold; empty when everything is accounted for.
     pub fn conservation_problems(&self) -> Vec<ConservationProblem> {
         self.counts.problems(&self.losses)
     }
 
     /// Copies of a stored payload byte by our code after its link page; bytes of events that are
-    /// not stored are copied by nobody.
+    /// not stored are copied by nobody. 0 without any.
     pub fn copies_per_byte(&self) -> f64 {
         self.bytes_copied as f64 / self.bytes_stored.max(1) as f64
     }
@@ -239,4 +280,76 @@ pub fn stored_latency(name: &str, title: &str, histogram: &Histogram<u64>) -> St
         stored.fill_many(&[value.value_iterated_to() as f64], value.count_at_value());
     }
     stored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run whose filter units have left these counters.
+    fn outcome(units: &[(&str, &[(&str, u64)])]) -> ChainOutcome {
+        let results = units.iter().map(|(id, details)| {
+            let details = details.iter();
+            RoleResult {
+                id: (*id).to_owned(),
+                details: details
+                    .map(|(name, count)| ((*name).to_owned(), *count))
+                    .collect(),
+                ..RoleResult::default()
+            }
+        });
+        ChainOutcome::collect(RunNumber(1), results.collect(), Vec::new(), RunNs(1), true)
+    }
+
+    #[test]
+    fn copies_are_of_the_writers_that_have_counted_them() {
+        let writer = |id: &str, bytes: u64, bytes_copied: u64| {
+            let mut result = RoleResult {
+                id: id.to_owned(),
+                bytes_copied,
+                ..RoleResult::default()
+            };
+            result.counts.gauges.bytes = bytes;
+            result
+        };
+        let copies = |results: Vec<RoleResult>| {
+            let run = ChainOutcome::collect(RunNumber(1), results, Vec::new(), RunNs(1), true);
+            (run.bytes_stored, run.copies_per_byte())
+        };
+        let (dead, whole) = (writer("wr0~1", 150, 0), writer("wr0", 50, 51));
+        assert_eq!(copies(vec![dead, whole]), (50, 1.02));
+        assert_eq!(copies(vec![writer("wr0~1", 150, 0)]), (0, 0.0));
+    }
+
+    const COUNTED: (&str, u64) = ("menu.events", 7);
+
+    #[test]
+    fn a_menu_names_the_units_whose_share_it_lacks() {
+        let whole = outcome(&[("bu0", &[]), ("fu0", &[COUNTED]), ("fu1~1", &[COUNTED])]);
+        assert_eq!(whole.menu_lacking(), Vec::<String>::new());
+        assert!(!whole.has_failed_filters(), "fu1 has left");
+        let lacking = outcome(&[("fu0~1", &[]), ("fu0", &[COUNTED]), ("fu1", &[COUNTED])]);
+        assert_eq!(lacking.menu_lacking(), ["fu0~1"]);
+        assert_eq!(lacking.menu_counts()["menu.events"], 14);
+        assert!(lacking.has_failed_filters());
+        let other = outcome(&[("fu0~1", &[]), ("fu0", &[("events_withdrawn", 0)])]);
+        assert_eq!(other.menu_lacking(), Vec::<String>::new(), "of no menu");
+    }
+
+    #[test]
+    fn filters_have_failed_that_passed_events_on_or_lost_an_interpreter() {
+        let of = |name| outcome(&[("bu0", &[]), ("fu0", &[COUNTED, (name, 1)])]);
+        assert!(!of("filter.exceptions").has_failed_filters());
+        assert!(of("events_to_error_stream").has_failed_filters());
+        assert!(of("filter.deaths").has_failed_filters());
+        let died_at_work = FilterFailure {
+            trigger: livetime_wire::TriggerNumber(1),
+            deaths: Vec::new(),
+            traceback: String::new(),
+        };
+        let mut failed = outcome(&[("fu0", &[COUNTED])]);
+        assert!(!failed.has_failed_filters());
+        failed.filter_failures.push(died_at_work);
+        assert!(failed.has_failed_filters());
+    }
 }

@@ -7,7 +7,8 @@
 
 use std::fmt;
 
-use livetime_readout::LinkConfig;
+use livetime_builder::unit_memory::{builder_unit_bytes, event_manager_bytes, readout_unit_bytes};
+use livetime_readout::{FragmentBufferConfig, LinkConfig};
 use livetime_shm::ring::MAX_SLOTS;
 use livetime_shm::{HugePages, PoolConfig, RingConfig};
 use livetime_wire::decision::REPLY_WORDS;
@@ -128,6 +129,15 @@ pub struct PoolPlan {
     pub roles: Vec<String>,
 }
 
+/// Tables that a role makes for itself, which grow with how many triggers or events it is to know of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TablePlan {
+    /// Whose.
+    pub role: String,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
 /// A bell that is to be made: of a unit that may sleep until another has something for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BellPlan {
@@ -144,6 +154,8 @@ pub struct ChainPlan {
     pub rings: Vec<RingPlan>,
     /// The pools.
     pub pools: Vec<PoolPlan>,
+    /// The tables.
+    pub tables: Vec<TablePlan>,
     /// The bells.
     pub bells: Vec<BellPlan>,
     /// The pairs of units with sockets between them, where a network carries their messages.
@@ -185,6 +197,7 @@ impl ChainPlan {
         let mut plan = Self {
             rings: Vec::new(),
             pools: Vec::new(),
+            tables: tables(config).collect(),
             bells: Vec::new(),
             streams: Vec::new(),
             data_sockets: data_sockets(config).collect(),
@@ -219,8 +232,8 @@ impl ChainPlan {
         })
     }
 
-    /// Bytes of the pools and rings of which a role that `is_meant` has a part: what is made before the
-    /// first trigger.
+    /// Bytes of the pools, rings and tables of which a role that `is_meant` has a part: what is made
+    /// before the first trigger.
     pub fn memory_bytes(&self, is_meant: impl Fn(&str) -> bool) -> u64 {
         let is_pooled = |pool: &&PoolPlan| pool.roles.iter().any(|role| is_meant(role));
         let pools = self.pools.iter().filter(is_pooled);
@@ -232,7 +245,12 @@ impl ChainPlan {
         let rings = self.rings.iter().filter(has_end);
         let rings =
             rings.map(|ring| 4 * u64::from(ring.config.slots) * u64::from(ring.config.slot_words));
-        pools.chain(rings).fold(0, u64::saturating_add)
+        let tables = self.tables.iter().filter(|table| is_meant(&table.role));
+        let tables = tables.map(|table| table.bytes);
+        pools
+            .chain(rings)
+            .chain(tables)
+            .fold(0, u64::saturating_add)
     }
 
     /// Filter units and the writer sleep between events; all others look for work.
@@ -251,10 +269,7 @@ impl ChainPlan {
     }
 
     fn add_ring(&mut self, from: UnitId, to: UnitId, channel: Channel, slots: u64, words: usize) {
-        let slots = u32::try_from(slots)
-            .unwrap_or(u32::MAX / 2)
-            .next_power_of_two()
-            .max(16);
+        let slots = ring_slots(slots);
         let key = RingKey { from, to, channel };
         debug_assert!(self.ring(key).is_none(), "{key} is planned twice");
         let slot_words = words as u32;
@@ -466,8 +481,49 @@ fn readers_of_events(config: &ChainConfig, group: BuildingGroup) -> Vec<String> 
     readers.map(|unit| unit.to_string()).collect()
 }
 
+/// Bytes of all pages and tables of a run, and of the rings that hold the trigger windows, on whatever
+/// host they are: most of what [`ChainPlan::memory_bytes`] says of all roles, and never more. Other
+/// than the plan it takes no time for each pair of thousands of units.
+pub fn memory_bytes_least(config: &ChainConfig) -> u64 {
+    let window = with_room(config.builder.trigger_window.into());
+    let of_window = 4 * u64::from(ring_slots(window)) * MESSAGE_WORDS_MAX as u64;
+    let here = (0..config.builder.readout_units.len() as u16)
+        .filter(|unit| !config.readout_apart.contains(unit));
+    let windows = of_window.saturating_mul(here.count() as u64);
+    let tables = tables(config).map(|table| table.bytes);
+    tables.fold(
+        windows.saturating_add(pages_bytes(config)),
+        u64::saturating_add,
+    )
+}
+
+/// The tables of all roles.
+fn tables(config: &ChainConfig) -> impl Iterator<Item = TablePlan> + '_ {
+    let builder = &config.builder;
+    let plan = |unit: UnitId, bytes| TablePlan {
+        role: role_of(unit),
+        bytes,
+    };
+    let buffer = FragmentBufferConfig {
+        triggers_max: builder.trigger_window,
+    };
+    let readout = units(UnitKind::Readout, builder.readout_units.len()).map(move |ru| {
+        let sources = builder.readout_units[usize::from(ru.index)].len();
+        let of_unit = readout_unit_bytes(builder, ru.index);
+        plan(ru, buffer.memory_bytes(sources).saturating_add(of_unit))
+    });
+    let manager = plan(UnitId::EVENT_MANAGER, event_manager_bytes(builder));
+    let of_builder = builder_unit_bytes(builder);
+    let builders = units(UnitKind::Builder, builder.builder_units.into());
+    let of_writer = config.store.memory_bytes();
+    readout
+        .chain(std::iter::once(manager))
+        .chain(builders.map(move |bu| plan(bu, of_builder)))
+        .chain(writers(config).map(move |writer| plan(writer, of_writer)))
+}
+
 /// Bytes of all pages of a run, on whatever host they are.
-pub fn pages_bytes(config: &ChainConfig) -> u64 {
+fn pages_bytes(config: &ChainConfig) -> u64 {
     let builder = &config.builder;
     let readout = units(UnitKind::Readout, builder.readout_units.len());
     let readout = readout.map(|ru| pool_bytes(readout_pages(config, ru.index)));
@@ -596,6 +652,12 @@ fn datagram_bytes(config: &ChainConfig, pages_of: impl Fn(&DataLinkConfig) -> u6
     };
     let units = 0..config.builder.readout_units.len() as u16;
     units.map(of_unit).max().unwrap_or(1) * of_page
+}
+
+/// Slots of a ring that is to have so many.
+fn ring_slots(slots: u64) -> u32 {
+    let slots = u32::try_from(slots).unwrap_or(u32::MAX / 2);
+    slots.next_power_of_two().max(16)
 }
 
 /// Slots of which so many are free for the sender, whatever a reader that stands still has read: it

@@ -1,8 +1,8 @@
 //! Whether the memory that a run asks for at its start is there for it on its machine.
 //!
-//! Pages and rings are touched when they are made. Of more than there is they would take all, and the
-//! kernel would end some program for it, often another one than this. What is there is the machine's
-//! memory, or less: in a container or a batch job its control group allows a part of it.
+//! Pages, rings and the tables of units are touched when they are made. Of more than there is they would
+//! take all, and the kernel would end some program for it, often another one than this. What is there is
+//! the machine's memory, or less: in a container or a batch job its control group allows a part of it.
 
 use std::fmt;
 use std::fs::read_to_string;
@@ -13,16 +13,16 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::chain_plan::ChainPlan;
 
-/// Pages and rings take more than the memory of the machine that they are to be made on.
+/// Pages, rings and tables take more than the memory of the machine that they are to be made on.
 pub const MEMORY: ProblemCode = ProblemCode::new(
     "R0106",
-    "pages and rings take more than the machine's memory",
+    "pages, rings and tables take more than the machine's memory",
 );
 
 /// What says how much memory a run may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryBound {
-    /// There is no more.
+    /// There is no more, beside what its system needs.
     Machine,
     /// The control group of this program, or one around it.
     ControlGroup,
@@ -33,7 +33,7 @@ pub enum MemoryBound {
 impl fmt::Display for MemoryBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Machine => "this machine has",
+            Self::Machine => "beside its system this machine has",
             Self::ControlGroup => "the control group of this program allows",
             Self::AddressSpace => "`ulimit -v` allows",
         })
@@ -58,12 +58,13 @@ impl fmt::Display for MemoryThere {
 /// That there is less memory for a run than its share here takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the pages and rings of the run take {needed} here, and {there}: lower `pages` or `page` of the \
-     links, or `[builder] trigger_window`; `livetime explain {}` says more",
+    "the pages, rings and tables of the run take {needed} here, and {there}: lower `pages` or `page` of \
+     the links, `[builder] trigger_window` or `[store] events_indexed_max`; `livetime explain {}` says \
+     more",
     MEMORY.code
 )]
 pub struct MemoryShort {
-    /// Bytes that pools and rings take.
+    /// Bytes that pools, rings and tables take.
     pub needed: ByteSize,
     /// What there is.
     pub there: MemoryThere,
@@ -74,11 +75,18 @@ pub fn memory_bytes() -> Option<u64> {
     parse_total(&read_to_string("/proc/meminfo").ok()?)
 }
 
+/// Of the memory of a machine one part in so many is left to its system: its tables, buffers of
+/// sockets and files, and the programs that are there anyway.
+const SYSTEM_SHARE: u64 = 16;
+
 /// The least of what the machine has and of what its limits allow this program; `None` where nothing
 /// says it.
 pub fn memory_there() -> Option<MemoryThere> {
     let bounds = [
-        (MemoryBound::Machine, memory_bytes()),
+        (
+            MemoryBound::Machine,
+            memory_bytes().map(|total| total - total / SYSTEM_SHARE),
+        ),
         (MemoryBound::ControlGroup, control_group_bytes()),
         (MemoryBound::AddressSpace, getrlimit(Resource::As).current),
     ];
@@ -170,7 +178,7 @@ impl<'a> GroupMount<'a> {
     }
 }
 
-/// Whether there is memory here for the pools and rings of the roles that are to be `here`.
+/// Whether there is memory here for the pools, rings and tables of the roles that are to be `here`.
 ///
 /// # Errors
 /// [`MemoryShort`] where there is less.
@@ -198,7 +206,8 @@ mod tests {
         }
         assert!(memory_bytes() > Some(0), "this machine says it");
         assert!(
-            memory_there().is_some_and(|there| there.bytes <= ByteSize(memory_bytes().unwrap()))
+            memory_there().is_some_and(|there| there.bytes < ByteSize(memory_bytes().unwrap())),
+            "the system has a part of it"
         );
     }
 

@@ -103,6 +103,9 @@ pub struct RoleEnds {
     /// Whether another event manager may take the place of one that dies: then the supervisor
     /// remembers accepts until they are finished.
     pub remembers_accepts: bool,
+    /// Whether the time of the run goes on while its roles are started: then it is without triggers until
+    /// all of them are there.
+    pub starts_late: bool,
     /// Events that a filter is not to survive.
     pub event_faults: Vec<EventFault>,
 }
@@ -128,6 +131,7 @@ impl RoleEnds {
             absent: BTreeSet::new(),
             joined: BTreeMap::new(),
             remembers_accepts: false,
+            starts_late: false,
             event_faults: Vec::new(),
         }
     }
@@ -377,6 +381,7 @@ impl RoleEnds {
             data_links: self.data_links(config)?,
             in_step: config.is_replayed(),
             starts_paused: source.triggers.starts_paused,
+            starts_late: self.starts_late && !config.is_aligned(),
             readout_units: rings,
             event_manager: self.manager_path(config)?,
             faults: config.faults.clone(),

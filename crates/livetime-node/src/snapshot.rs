@@ -112,7 +112,7 @@ impl Snapshot {
 }
 
 /// The counters that rates are made of, at one moment; between two looks they have fractions.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RateTotals {
     triggers: f64,
     l2_accepted: f64,
@@ -168,7 +168,8 @@ pub struct RateSample {
     /// Payload bytes into the event builder \[bytes/s\].
     pub built_bytes_per_s: f64,
     /// Fraction of the offers refused, 0..1; those outside the trigger gate or in a pause are none.
-    pub refused_fraction: f64,
+    /// `None` where no other came.
+    pub refused_fraction: Option<f64>,
 }
 
 impl RateSample {
@@ -193,10 +194,7 @@ impl RateSample {
             l2_accept_hz: rate(a.l2_accepted, b.l2_accepted),
             filter_accept_hz: rate(a.filter_accepted, b.filter_accepted),
             built_bytes_per_s: rate(a.built_bytes, b.built_bytes),
-            refused_fraction: match offered > 0.0 {
-                true => (refused / offered).min(1.0),
-                false => 0.0,
-            },
+            refused_fraction: (offered > 0.0).then(|| (refused / offered).min(1.0)),
         }
     }
 }
@@ -223,7 +221,18 @@ mod tests {
         block.publish(&counts);
         let after = Snapshot::read(RunNs(500_000_000), &blocks);
         let rates = RateSample::between(&before, &after).expect("time passed");
-        assert_eq!((rates.trigger_hz, rates.refused_fraction), (150.0, 0.25));
+        assert_eq!(
+            (rates.trigger_hz, rates.refused_fraction),
+            (150.0, Some(0.25))
+        );
+        // A pause, in which offers come that count for nothing.
+        counts.chain.offered += 40;
+        counts.chain.refused += 40;
+        counts.gauges.refused_outside += 40;
+        block.publish(&counts);
+        let paused = Snapshot::read(RunNs(700_000_000), &blocks);
+        let rates = RateSample::between(&after, &paused).expect("time passed");
+        assert_eq!((rates.trigger_hz, rates.refused_fraction), (0.0, None));
         assert_eq!(RateSample::between(&after, &after), None);
         assert!(!after.is_idle(), "bu1 never said that it is idle");
         assert_eq!(after.busy_roles().collect::<Vec<_>>(), ["bu1"]);

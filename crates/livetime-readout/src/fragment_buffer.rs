@@ -35,6 +35,13 @@ impl Default for FragmentBufferConfig {
 }
 
 impl FragmentBufferConfig {
+    /// Bytes of the memory of a buffer for so many sources, all of it taken when it is made.
+    pub fn memory_bytes(&self, sources: usize) -> u64 {
+        let rows = u64::from(self.triggers_max);
+        let of_row = sources * size_of::<Option<FragmentDescriptor>>() + size_of::<u32>();
+        rows * of_row as u64 + (slots_for(self.triggers_max) * size_of::<Slot>()) as u64
+    }
+
     /// Every problem of the configuration; `path` is its key in the file, such as `builder`.
     pub fn validate(&self, path: &str) -> Vec<Problem> {
         if (1..=TRIGGERS_MAX).contains(&self.triggers_max) {
@@ -126,6 +133,11 @@ pub struct FragmentBuffer {
     losses: LossCounts,
 }
 
+/// Slots of the trigger table for so many rows.
+fn slots_for(rows: u32) -> usize {
+    (2 * rows as usize).next_power_of_two().max(2)
+}
+
 impl FragmentBuffer {
     /// An empty buffer for `sources`.
     pub fn new(config: FragmentBufferConfig, sources: &[SourceId]) -> Self {
@@ -133,7 +145,7 @@ impl FragmentBuffer {
         sources.sort_unstable();
         sources.dedup();
         let rows = config.triggers_max;
-        let slots = (2 * rows as usize).next_power_of_two().max(2);
+        let slots = slots_for(rows);
         Self {
             slots: vec![EMPTY_SLOT; slots],
             hash_shift: u64::BITS - slots.trailing_zeros(),
@@ -404,6 +416,16 @@ mod tests {
             crc: 0,
             pages: [page].into_iter().collect(),
         }
+    }
+
+    #[test]
+    fn the_memory_of_a_buffer_is_known_before_it_is_made() {
+        let buffer = buffer(100);
+        let bytes = size_of_val(&buffer.slots[..])
+            + size_of_val(&buffer.cells[..])
+            + size_of_val(&buffer.rows_free[..]);
+        let config = FragmentBufferConfig { triggers_max: 100 };
+        assert_eq!(config.memory_bytes(SOURCES.len()), bytes as u64);
     }
 
     #[test]

@@ -57,7 +57,11 @@ impl SourceConfig {
         problems.extend(self.fragment.validate(&format!("{path}.fragment"), links));
         if !(1..=DATA_LINKS_MAX).contains(&links) {
             let (path, found) = (format!("{path}.data_links"), format!("{links} links"));
-            let allowed = format!("1 to {DATA_LINKS_MAX}");
+            // Of too many the event builder says how many are allowed, which are fewer.
+            let allowed = match links {
+                0 => "1 or more".to_owned(),
+                _ => format!("1 to {DATA_LINKS_MAX}"),
+            };
             let help = "a source spreads its events over at least one data link";
             problems.push(Problem::new(DATA_LINKS, path, found, allowed, help));
         }

@@ -36,15 +36,6 @@ impl Default for TriggerPause {
 }
 
 impl TriggerPause {
-    /// The start of a run that begins with a pause, or not.
-    pub fn at_start(is_paused: bool) -> Self {
-        let mut pause = Self::default();
-        if is_paused {
-            pause.pause(RunNs(0));
-        }
-        pause
-    }
-
     /// Triggers are taken no more; as before while they are not anyway.
     pub fn pause(&mut self, now: RunNs) {
         if self.since.is_none() {
@@ -120,10 +111,9 @@ mod tests {
 
     #[test]
     fn oldest_pauses_are_forgotten_and_take_no_more_room() {
-        let mut pause = TriggerPause::at_start(true);
+        let mut pause = TriggerPause::default();
         let room = pause.over.capacity();
         for n in 0..=PAUSES_KEPT as u64 {
-            // The first one lasts already.
             pause.pause(RunNs(10 * n));
             pause.resume(RunNs(10 * n + 5));
         }

@@ -5,6 +5,8 @@
 //! times and counts what was refused, which is the dead time; lossless, it waits for a free
 //! Level-2 buffer, so that nothing is refused and the run is the same every time.
 //!
+//! Its time begins when triggers are taken, which may be later than that of the run.
+//!
 //! Conserved: `offered` = refusals + triggers. The words are made by [`crate::encoder`] and
 //! [`crate::fragment_writer`].
 
@@ -40,7 +42,7 @@ pub struct TriggerSourceConfig {
     pub mode: OfferMode,
     /// The source ends after so many accepted triggers. Default none.
     pub triggers_max: Option<u64>,
-    /// The source ends at this time since the start of the run. Default 20 s.
+    /// The source ends at this time since triggers are taken. Default 20 s.
     pub duration: Option<DurationNs>,
     /// Timed offers that could not be made for so long count as refused, since a front-end holds
     /// its data no longer; it bounds how far a slow machine lags behind. Default 1 ms.

@@ -2,8 +2,9 @@
 //!
 //! A filter farm writes into something with a limit (the Level-3 farm of paper 002 had 15 MB/s).
 //! [`OutputBudget`] keeps account of what was written in the last second and says of each event
-//! whether it may be written now, must wait (back-pressure, which becomes dead time), or is
-//! prescaled away because its streams yield. It does not write and does not wait: its caller does
+//! whether it may be written now, must wait (back-pressure, which becomes dead time), or is not
+//! written because its streams yield: of these, what does not fit, and what a prescale leaves out that
+//! is stepped up while something does not. It does not write and does not wait: its caller does
 //! both. The sum of the bytes admitted in any window of one second, wherever it begins, is at most
 //! the budget; a property test says so.
 
@@ -29,7 +30,7 @@ const _: () = assert!(SLOTS_IN_WINDOW <= SLOTS as u64);
 pub struct OutputLimit {
     /// Bytes of events in any second; 0 for no limit. At least the largest event.
     pub bytes_per_s: u64,
-    /// Streams whose events are prescaled when the budget binds, one bit each. An event yields if
+    /// Streams whose events are not all written when the budget binds, one bit each. An event yields if
     /// all its streams do; all others wait.
     pub yielding_streams: u16,
 }
@@ -61,7 +62,7 @@ pub enum Admission {
         /// When something of the budget comes free.
         until: RunNs,
     },
-    /// It is prescaled away: count it, and do not write it.
+    /// It yields: count it, and do not write it.
     Yield,
 }
 
@@ -72,7 +73,7 @@ pub struct OutputCounts {
     pub waited: u64,
     /// Time in which an event waited \[ns\].
     pub waited_ns: u64,
-    /// Events that were prescaled away.
+    /// Events that yielded, as they did not fit or were prescaled away.
     pub yielded: u64,
     /// The factor by which yielding streams are prescaled at present, 1 for none.
     pub prescale: u32,

@@ -147,6 +147,10 @@ pub struct RunEnd {
     /// each stream, time in each stage; empty without one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub menu: BTreeMap<String, u64>,
+    /// Filter units that died with what they had counted, so that `menu` lacks their share; empty
+    /// where it lacks nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub menu_lacking: Vec<String>,
 }
 
 impl RunEnd {
@@ -169,6 +173,7 @@ impl RunEnd {
             losses: None,
             notes: Vec::new(),
             menu: BTreeMap::new(),
+            menu_lacking: Vec::new(),
         }
     }
 
@@ -226,6 +231,7 @@ mod tests {
             continued: true,
             notes: vec![RunNote::new(RunNs(1), "beam back").unwrap()],
             menu: BTreeMap::from([("mu".to_owned(), 1)]),
+            menu_lacking: vec!["fu0~1".to_owned()],
             ..RunEnd::new(RunNumber(1), Condition::GOOD, "", 1)
         };
         let end = end.with_counts(&ChainCounts::default(), &LossCounts::new());

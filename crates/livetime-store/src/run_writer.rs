@@ -67,6 +67,15 @@ impl Default for WriterLimits {
 }
 
 impl WriterLimits {
+    /// Bytes that a writer reserves at its start: for its indexes, and for a chunk with the largest
+    /// event.
+    pub fn memory_bytes(&self) -> u64 {
+        let of_events = self.events_indexed_max as u64 * size_of::<EventPlace>() as u64;
+        let of_chunks = self.chunks_indexed_max as u64 * size_of::<ChunkIndex>() as u64;
+        let of_chunk = self.chunk_bytes as u64 + self.event_bytes_max as u64;
+        (of_events.saturating_add(of_chunks)).saturating_add(of_chunk)
+    }
+
     /// Every limit that is out of its range; paths are keys of the `[store]` table.
     pub fn validate(&self) -> Vec<Problem> {
         let ranges = [

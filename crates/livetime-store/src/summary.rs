@@ -165,8 +165,9 @@ pub struct OverBound {
 
 /// A distribution of latencies, in ns; the one form in which latencies are given.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "LatencyDocument", into = "LatencyDocument")]
 pub struct LatencySummary {
-    /// Number of entries; the other fields are 0 if it is.
+    /// Number of entries; the other figures are 0 if it is, and null in documents.
     pub count: u64,
     /// Smallest.
     pub min: u64,
@@ -217,6 +218,70 @@ impl LatencySummary {
     }
 }
 
+/// The form of [`LatencySummary`] in documents: of a distribution without entries nobody knows a figure.
+#[derive(Serialize, Deserialize)]
+struct LatencyDocument {
+    count: u64,
+    min: Option<u64>,
+    mean: Option<f64>,
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    p99_9: Option<u64>,
+    p99_99: Option<u64>,
+    max: Option<u64>,
+    over: OverDocument,
+}
+
+/// The form of [`OverBound`] in documents.
+#[derive(Serialize, Deserialize)]
+struct OverDocument {
+    bound_ns: u64,
+    ppm: Option<f64>,
+}
+
+impl From<LatencySummary> for LatencyDocument {
+    fn from(latency: LatencySummary) -> Self {
+        let known = |ns: u64| (latency.count > 0).then_some(ns);
+        let known_share = |share: f64| (latency.count > 0).then_some(share);
+        Self {
+            count: latency.count,
+            min: known(latency.min),
+            mean: known_share(latency.mean),
+            p50: known(latency.p50),
+            p90: known(latency.p90),
+            p99: known(latency.p99),
+            p99_9: known(latency.p99_9),
+            p99_99: known(latency.p99_99),
+            max: known(latency.max),
+            over: OverDocument {
+                bound_ns: latency.over.bound_ns,
+                ppm: known_share(latency.over.ppm),
+            },
+        }
+    }
+}
+
+impl From<LatencyDocument> for LatencySummary {
+    fn from(document: LatencyDocument) -> Self {
+        Self {
+            count: document.count,
+            min: document.min.unwrap_or(0),
+            mean: document.mean.unwrap_or(0.0),
+            p50: document.p50.unwrap_or(0),
+            p90: document.p90.unwrap_or(0),
+            p99: document.p99.unwrap_or(0),
+            p99_9: document.p99_9.unwrap_or(0),
+            p99_99: document.p99_99.unwrap_or(0),
+            max: document.max.unwrap_or(0),
+            over: OverBound {
+                bound_ns: document.over.bound_ns,
+                ppm: document.over.ppm.unwrap_or(0.0),
+            },
+        }
+    }
+}
+
 /// The latencies of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Latencies {
@@ -230,10 +295,10 @@ pub struct Latencies {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DeadTime {
     /// Offers refused over all offers: those that the source made too late included, those that the
-    /// trigger gate refused left out.
-    pub refused_fraction: f64,
-    /// Share of the time in which an offer would have been refused.
-    pub busy_fraction: f64,
+    /// trigger gate refused or that came in a pause left out. `None` where no other offer came.
+    pub refused_fraction: Option<f64>,
+    /// Share of the time in which an offer would have been refused. `None` where nobody knows it.
+    pub busy_fraction: Option<f64>,
 }
 
 /// Rates over the time of the run, in equal intervals.
@@ -326,8 +391,9 @@ pub struct RunSummary {
     pub latency: Latencies,
     /// Payload of the events into the builder units, in bytes per second in which triggers were taken.
     pub throughput_bytes_per_s: f64,
-    /// Writes of a payload byte by our code after the link page, per byte stored.
-    pub copies_per_byte: f64,
+    /// Writes of a payload byte by our code after the link page, per byte stored. `None` where none was
+    /// stored, and where nobody knows the writes.
+    pub copies_per_byte: Option<f64>,
     /// The files of the run.
     pub files: Vec<String>,
     /// Rates over time, for the report.
@@ -355,6 +421,10 @@ pub struct RunSummary {
     /// Histograms to which filter units gave different bins: the run file has one unit's alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histograms_not_summed: Vec<String>,
+    /// Trigger packets that nodes decided on which died before they counted what they recorded of them;
+    /// `None` if none died, or none was to be recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets_uncounted: Option<u64>,
     /// What carried the event builder's payload, where it was a network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub builder_transport: Option<TransportSummary>,
@@ -533,6 +603,10 @@ pub struct FilterMenuSummary {
     pub event_ns_max: u64,
     /// Events over their limit, which are in the error stream and in no path's or stream's count.
     pub over_time: u64,
+    /// Filter units that died with what they had counted: all counts here lack their share. Empty
+    /// where they lack nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacking: Vec<String>,
 }
 
 /// A path of the Level-3 menu, over the events that it was asked about: those that were built whole,
@@ -628,7 +702,7 @@ impl RunSummary {
         losses: &LossCounts,
         latency: Latencies,
     ) -> Self {
-        let offered = counts.offered.max(1) as f64;
+        let refused = counts.refused as f64 / counts.offered.max(1) as f64;
         let mut summary = Self {
             schema: Self::SCHEMA.to_owned(),
             simulated: false,
@@ -639,12 +713,12 @@ impl RunSummary {
             conservation_problems: Vec::new(),
             decision_digest: String::new(),
             dead_time: DeadTime {
-                refused_fraction: counts.refused as f64 / offered,
-                busy_fraction: 0.0,
+                refused_fraction: (counts.offered > 0).then_some(refused),
+                busy_fraction: None,
             },
             latency,
             throughput_bytes_per_s: 0.0,
-            copies_per_byte: 0.0,
+            copies_per_byte: None,
             files: Vec::new(),
             rates: None,
             workers: Vec::new(),
@@ -654,6 +728,7 @@ impl RunSummary {
             roles: BTreeMap::new(),
             filter_failures: Vec::new(),
             histograms_not_summed: Vec::new(),
+            packets_uncounted: None,
             builder_transport: None,
             filter_menu: None,
             two_step: None,
@@ -691,6 +766,8 @@ impl RunSummary {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn balanced() -> RunSummary {
@@ -769,6 +846,8 @@ mod tests {
         assert_eq!(json["dead_time"]["refused_fraction"], 30.0 / 130.0);
         assert_eq!(json["latency"]["decision"]["p99_99"], 9999);
         assert_eq!(json["latency"]["decision"]["over"]["ppm"], 7.0);
+        assert_eq!(json["dead_time"]["busy_fraction"], Value::Null);
+        assert_eq!(json["copies_per_byte"], Value::Null);
         assert_eq!(serde_json::from_str::<RunSummary>(&text).unwrap(), summary);
         let names: Vec<&str> = ChainCounts::default()
             .entries()
@@ -776,6 +855,36 @@ mod tests {
             .to_vec();
         assert_eq!(json["counts"].as_object().unwrap().len(), names.len());
         assert!(names.iter().all(|name| json["counts"][name].is_u64()));
+    }
+
+    #[test]
+    fn a_distribution_without_entries_has_no_figures() {
+        let empty = LatencySummary::empty(1_000_000);
+        let json = serde_json::to_value(empty).unwrap();
+        let known: Vec<&str> = (json.as_object().unwrap().iter())
+            .filter_map(|(key, value)| (!value.is_null()).then_some(key.as_str()))
+            .collect();
+        assert_eq!(known, ["count", "over"], "{json}");
+        assert_eq!(json["count"], 0);
+        assert_eq!(json["over"], json!({ "bound_ns": 1_000_000, "ppm": null }));
+        assert_eq!(
+            serde_json::from_value::<LatencySummary>(json).unwrap(),
+            empty
+        );
+    }
+
+    #[test]
+    fn summaries_of_former_versions_with_zeros_in_place_of_nothing_are_read() {
+        let mut json = serde_json::to_value(balanced()).unwrap();
+        json["dead_time"]["busy_fraction"] = json!(0.0);
+        json["copies_per_byte"] = json!(0.0);
+        for figure in ["min", "mean", "p50", "p90", "p99", "p99_9", "p99_99", "max"] {
+            json["latency"]["build"][figure] = json!(0);
+        }
+        json["latency"]["build"]["over"]["ppm"] = json!(0.0);
+        let read: RunSummary = serde_json::from_value(json).unwrap();
+        assert_eq!(read.latency, balanced().latency);
+        assert_eq!(read.copies_per_byte, Some(0.0));
     }
 
     #[test]

@@ -330,6 +330,8 @@ pub struct Spill {
     gate_changes: VecDeque<TaiNs>,
     triggers: VecDeque<TaiNs>,
     counters: SpillCounters,
+    /// The counters when the run took no more triggers.
+    ended: Option<SpillCounters>,
 }
 
 impl Spill {
@@ -398,6 +400,7 @@ impl Spill {
             gate_changes: VecDeque::with_capacity(CHANGES_KEPT),
             triggers: VecDeque::with_capacity(TRIGGERS_MAX),
             counters: SpillCounters::default(),
+            ended: None,
         };
         spill.prepare_ramps(config, start)?;
         Ok(spill)
@@ -552,8 +555,20 @@ impl Spill {
         self.gate_open == since.is_multiple_of(2)
     }
 
-    /// The run takes no more triggers: how many the schedule has asked for that nobody has taken.
+    /// What the schedule has asked for so far came when triggers were not taken yet: nobody is to take
+    /// it, and it is not counted. Of the gates the one that is open is the first.
+    pub fn forget_triggers(&mut self) {
+        self.triggers.clear();
+        let open = u64::from(self.gate_open);
+        self.counters.gates_opened = self.counters.gates_opened.min(open);
+        self.counters.triggers = 0;
+        self.counters.triggers_missed = 0;
+    }
+
+    /// The run takes no more triggers: how many the schedule has asked for that nobody has taken. The
+    /// schedule goes on while the run drains, and is counted no more.
     pub fn end(&mut self) -> u64 {
+        self.ended = self.ended.or(Some(self.counters()));
         let waiting = self.triggers.len() as u64;
         self.triggers.clear();
         waiting + self.counters.triggers_missed
@@ -588,8 +603,11 @@ impl Spill {
             })
     }
 
-    /// What has been done.
+    /// What has been done until the run took no more triggers.
     pub fn counters(&self) -> SpillCounters {
+        if let Some(counters) = self.ended {
+            return counters;
+        }
         let overflow = |sink| self.receiver.counters(sink).overflow;
         SpillCounters {
             actions_dropped: self.sinks.all().into_iter().map(overflow).sum(),

@@ -265,6 +265,12 @@ impl TriggerSupervisor {
         }
     }
 
+    /// Triggers are taken from `now` on, and none has come yet: dead time counts from here.
+    pub fn begin(&mut self, now: RunNs) {
+        self.dead_time = DeadTimeMeter::new(now);
+        self.note_state();
+    }
+
     /// Level 1 accepted a trigger; `xoff` says whether back-pressure stands at this moment.
     ///
     /// The number and the buffer go into the trigger packet and the fragments. A source that waits

@@ -85,8 +85,8 @@ loss_causes! {
     LinkDown: Link, "link_down", "the link was down while the fragment was sent";
     /// The end-of-fragment word never came.
     LinkTruncated: Link, "link_truncated", "the link lost the end of the fragment";
-    /// In flight when the run was ended by force.
-    LinkAborted: Link, "link_aborted", "in flight when the run was ended by force";
+    /// In flight when the run was ended by force, or its readout unit went away.
+    LinkAborted: Link, "link_aborted", "in flight when the run was ended by force or its readout unit went away";
     /// No usable header: neither trigger number nor source could be read.
     FragmentMalformed: Readout, "fragment_malformed",
         "the fragment's header could not be read; its page went back to the pool";
@@ -129,7 +129,7 @@ loss_causes! {
     /// The network lost a datagram of it.
     DatagramLost: Link, "datagram_lost", "the network lost datagrams of the fragment";
     /// Its streams yield when the output budget binds.
-    OutputYielded: Store, "output_yielded", "prescaled away: its streams yield to the output budget";
+    OutputYielded: Store, "output_yielded", "not written: its streams yield to the output budget";
 }
 
 /// Number of loss causes.

@@ -22,7 +22,7 @@ use std::os::fd::AsRawFd;
 use arrayvec::ArrayVec;
 use livetime_readout::{Completed, LinkConfig, LinkStatus, PageError, PageLink, PageStore};
 use livetime_wire::link_frame::{DATA_WORDS_MAX, FrameHeader, HEADER_WORDS, LinkTally};
-use livetime_wire::{DurationNs, LossCause, Problem, ProblemCode, RunNs};
+use livetime_wire::{ByteSize, DurationNs, LossCause, Problem, ProblemCode, RunNs};
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, MultiHeaders, recvmmsg, recvmsg, setsockopt, sockopt,
@@ -77,17 +77,27 @@ impl UdpConfig {
     /// Every problem of the configuration; `path` is its key in the file.
     pub fn validate(&self, path: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for (key, value, least, most) in [
-            ("window", self.window, 1, WINDOW_MAX),
-            ("data_words_max", self.data_words_max, 1, DATA_WORDS_MAX),
-            ("buffer_bytes", self.buffer_bytes, 1 << 12, 1 << 30),
-        ] {
-            if !(least..=most).contains(&value) {
+        let size = |bytes: usize| format!("{:#}", ByteSize(bytes as u64));
+        let of_words = |words: usize| size(4 * words);
+        let (count, buffer) = (|count: usize| count.to_string(), 1 << 12..=1 << 30);
+        // Files have sizes where this counts words and bytes.
+        let limits: [(_, _, _, &dyn Fn(usize) -> String); 3] = [
+            ("window", self.window, 1..=WINDOW_MAX, &count),
+            (
+                "data_words_max",
+                self.data_words_max,
+                1..=DATA_WORDS_MAX,
+                &of_words,
+            ),
+            ("buffer_bytes", self.buffer_bytes, buffer, &size),
+        ];
+        for (key, value, range, text) in limits {
+            if !range.contains(&value) {
                 problems.push(Problem::new(
                     UDP_LINK,
                     format!("{path}.{key}"),
-                    value,
-                    format!("{least} to {most}"),
+                    text(value),
+                    format!("{} to {}", text(*range.start()), text(*range.end())),
                     "the defaults suit a network of one hop",
                 ));
             }

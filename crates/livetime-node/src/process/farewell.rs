@@ -47,14 +47,22 @@ impl ProcessGroup {
         for (index, goes_on) in fates {
             let process = &mut self.processes[index];
             let mut exit = process.end();
-            if process.silent {
+            if process.over_time {
+                let limit = self.policy.time_limit;
+                exit = format!("killed: it worked on an event for more than {limit}");
+            } else if process.silent {
                 exit = "killed: it was silent".to_owned();
             }
             let died = format!(
                 "the process of {} died at the end of the run: {exit}",
                 process.id
             );
-            process.lost = Some(exit);
+            process.lost = Some(exit.clone());
+            if process.unit.kind == UnitKind::Filter && !process.silent {
+                let event = process.counters.event_in_work();
+                self.watch.note_death(index, &process.id, event, &exit);
+                self.watch.note_last_death(event);
+            }
             if goes_on {
                 told.push(format!(
                     "{died}; what it had counted is settled from its neighbours, and its histograms \

@@ -3,7 +3,8 @@
 //!
 //! Between the units of the event builder a network may have lost something, or hold it back: then
 //! nobody works, and a readout unit still holds what a builder unit has released. It asks after
-//! `probe`, and is waited for, so that nothing is counted as lost that is in an event.
+//! `probe`, and is waited for, so that nothing is counted as lost that is in an event. Who asks for the
+//! end once more cuts the waits short.
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use livetime_wire::UnitId;
 use super::process_group::{LOOK, PATIENCE, ProcessGroup};
 use super::rest_watch::{Activities, RestWatch, without_cycle};
 use super::run_page::SettleStep;
+use crate::counter_block::RoleCounts;
 use crate::settlement::longest_repair;
 use crate::snapshot::is_of_builder;
 use crate::worker::Phase;
@@ -19,6 +21,9 @@ use crate::worker::Phase;
 /// Without a duty cycle for so long a role stands still: it has one in some milliseconds, and hosts tell
 /// of theirs in some hundredths of a second.
 const STILL: Duration = Duration::from_secs(1);
+/// How long a wait takes at most once it was asked to be cut short: roles that are there come to rest
+/// in that, and the accounts close.
+const HASTE: Duration = Duration::from_millis(500);
 
 impl ProcessGroup {
     /// Has every role count what is its own to count.
@@ -40,13 +45,16 @@ impl ProcessGroup {
             // A host that does not know the step yet would look as if it were through with it.
             let _in_time = hosts.await_phase(self.page());
         }
-        let until = Instant::now() + PATIENCE;
+        let since = Instant::now();
         let mut began = self.activities();
         rest.begin(began.clone());
-        while Instant::now() < until {
+        while since.elapsed() < self.patience() {
             std::thread::sleep(LOOK);
             self.take_heard();
-            if rest.look(self.activities()) {
+            // One that hangs on an event has no duty cycle any more.
+            self.watch_events();
+            let now = self.activities();
+            if rest.goes_round(self.living_counts(), &now, Instant::now()) || rest.look(now) {
                 return;
             }
         }
@@ -65,15 +73,26 @@ impl ProcessGroup {
         if longest.is_zero() || !self.are_builders_there() {
             return;
         }
-        let until = Instant::now() + PATIENCE;
-        let (mut held, mut held_since) = (self.held_by_units(), Instant::now());
-        while Instant::now() < until && !self.are_units_idle() && held_since.elapsed() < longest {
+        let since = Instant::now();
+        let (mut held, mut held_since) = (self.held_by_units(), since);
+        while since.elapsed() < self.patience()
+            && !self.are_units_idle()
+            && held_since.elapsed() < longest
+        {
             std::thread::sleep(LOOK);
             self.take_heard();
             let now = self.held_by_units();
             if now != held {
                 (held, held_since) = (now, Instant::now());
             }
+        }
+    }
+
+    /// How long a step is waited for.
+    fn patience(&mut self) -> Duration {
+        match self.ends_at_once() {
+            true => HASTE,
+            false => PATIENCE,
         }
     }
 
@@ -121,6 +140,12 @@ impl ProcessGroup {
             Some((process.name(), why))
         });
         still.collect()
+    }
+
+    /// What each living role has counted.
+    fn living_counts(&self) -> impl Iterator<Item = RoleCounts> {
+        let living = self.processes.iter().filter(|process| !process.gone);
+        living.map(|process| process.counters.read())
     }
 
     /// What each living role has done.

@@ -16,6 +16,9 @@ pub struct Neighbours {
     pub accepts: u64,
     /// Whether the event manager itself lives.
     pub event_manager_lives: bool,
+    /// Whether the run was ended by force when no event manager was there: nobody has said which
+    /// events are not built.
+    pub nobody_knows_open: bool,
     /// Events of the builder units that filter units or the writer were through with.
     pub events_done: u64,
     /// What the filter units judged; `None` where one of them died.
@@ -86,7 +89,10 @@ pub fn settle_lost(
     settle_filter(counts, losses, lost, neighbours);
     if any(&[UnitKind::Source, UnitKind::EventManager, UnitKind::Builder]) {
         let right = counts.events_built + counts.events_incomplete;
-        let cause = if any(&[UnitKind::Builder]) {
+        let cause = if neighbours.nobody_knows_open {
+            // It would have had others build those of a dead builder unit.
+            LossCause::ManagerLost
+        } else if any(&[UnitKind::Builder]) {
             LossCause::BuilderLost
         } else if any(&[UnitKind::EventManager]) {
             LossCause::ManagerLost
@@ -114,7 +120,7 @@ pub fn settle_lost(
         counts.triggers += over;
         counts.offered = counts.refused + counts.triggers;
     }
-    settle_fragments(counts, losses, lost, neighbours.judged);
+    settle_fragments(counts, losses, lost, neighbours);
 }
 
 /// A filter unit that dies with its builder unit may have accepted what is then built again: not more
@@ -171,10 +177,14 @@ fn settle_filter(
     let in_filter = losses.in_area(LossArea::Filter);
     let builder_lost = lost.contains(&UnitKind::Builder);
     if lost.contains(&UnitKind::Filter) {
+        let open = losses.in_area(LossArea::Builder);
         let events = match builder_lost {
-            true => counts
-                .l2_accepted
-                .saturating_sub(losses.in_area(LossArea::Builder)),
+            // What has no verdict that was published may not be built: it is lost, rather than rejected.
+            true if neighbours.nobody_knows_open => {
+                let judged = counts.filter_accepted + counts.filter_rejected + in_filter;
+                judged.min(counts.l2_accepted.saturating_sub(open))
+            }
+            true => counts.l2_accepted.saturating_sub(open),
             false => neighbours.events_done + in_filter,
         };
         let left = events.saturating_sub(in_filter);
@@ -230,9 +240,11 @@ fn settle_fragments(
     counts: &mut ChainCounts,
     losses: &mut LossCounts,
     lost: &[UnitKind],
-    judged: Option<Judged>,
+    neighbours: Neighbours,
 ) {
-    let all_judged = judged.filter(|_| losses.in_area(LossArea::Filter) == 0);
+    let all_judged = neighbours
+        .judged
+        .filter(|_| losses.in_area(LossArea::Filter) == 0);
     let builder_lost = lost.contains(&UnitKind::Builder);
     if let Some(judged) = all_judged.filter(|_| builder_lost) {
         counts.fragments_in_incomplete = judged.fragments_in_incomplete;
@@ -241,7 +253,12 @@ fn settle_fragments(
         let elsewhere = counts.fragments_dropped_by_decision
             + counts.fragments_in_incomplete
             + losses.in_area(LossArea::Readout);
-        counts.fragments_in_built = counts.fragments_received.saturating_sub(elsewhere);
+        let in_events = counts.fragments_received.saturating_sub(elsewhere);
+        counts.fragments_in_built = match neighbours.nobody_knows_open {
+            // Readout units may have freed those of events that were not built.
+            true => counts.fragments_in_built.min(in_events),
+            false => in_events,
+        };
     }
     let left = counts.fragments_received;
     let right = counts.fragments_dropped_by_decision
@@ -253,7 +270,11 @@ fn settle_fragments(
     } else if builder_lost {
         // A readout unit may not know what the dead one has closed without a fragment of its own, nor
         // that one has come late and is in an event: what was judged is certain.
-        let over = balance(losses, LossCause::FragmentLate, left, right);
+        let cause = match neighbours.nobody_knows_open {
+            true => LossCause::FragmentAborted,
+            false => LossCause::FragmentLate,
+        };
+        let over = balance(losses, cause, left, right);
         counts.fragments_dropped_by_decision -= over.min(counts.fragments_dropped_by_decision);
     }
     let cause = match lost.contains(&UnitKind::Source) {
@@ -574,6 +595,32 @@ mod tests {
         assert_eq!(settle(801, 480, 1), (480, 0, 1));
         // It came when the dead one had closed the event without it.
         assert_eq!(settle(802, 480, 0), (480, 2, 2));
+    }
+
+    /// When event manager, builder unit and filter unit are all dead in the end, events that nobody has
+    /// judged were not rejected, and their fragments are in none.
+    #[test]
+    fn what_nobody_built_is_lost_with_the_event_manager_and_not_rejected() {
+        let kinds = [UnitKind::EventManager, UnitKind::Builder, UnitKind::Filter];
+        let neighbours = Neighbours {
+            nobody_knows_open: true,
+            ..Neighbours::default()
+        };
+        for lost in [&kinds[..], &kinds[..2]] {
+            let mut counts = good();
+            // 9 of the 25 were not built; fragments of 4 of them were freed at the readout units.
+            (counts.filter_rejected, counts.events_built) = (16, 31);
+            counts.fragments_in_built = 31 * 8;
+            let mut losses = LossCounts::new();
+            losses.add(LossCause::FragmentAborted, 5 * 8);
+            settle_lost(&mut counts, &mut losses, lost, neighbours);
+            assert_eq!(counts.problems(&losses), []);
+            assert_eq!((counts.filter_rejected, counts.events_built), (16, 31));
+            assert_eq!(counts.fragments_in_built, 31 * 8);
+            assert_eq!(losses.of(LossCause::ManagerLost), 9);
+            assert_eq!(losses.of(LossCause::FragmentAborted), 9 * 8);
+            assert_eq!(losses.total(), 9 * 9);
+        }
     }
 
     #[test]

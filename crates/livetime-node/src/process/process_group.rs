@@ -112,6 +112,8 @@ pub struct ProcessGroup {
     pub(super) policy: LossPolicy,
     page: RunPage,
     clock: RunClock,
+    /// When triggers could first be taken.
+    taking_from: RunNs,
     bells: BTreeMap<UnitId, Doorbell>,
     pub(super) pools: BTreeMap<PoolKey, PagePool>,
     pub(super) processes: Vec<RoleProcess>,
@@ -210,6 +212,7 @@ impl ProcessGroup {
             policy,
             page,
             clock: config.aligned_clock().unwrap_or_else(RunClock::start),
+            taking_from: RunNs(0),
             bells: bells?,
             pools,
             processes: Vec::new(),
@@ -301,7 +304,14 @@ impl ProcessGroup {
         for index in 0..self.processes.len() {
             self.hear_from(index)?;
         }
-        self.processes.iter().for_each(RoleProcess::let_run);
+        let (sources, others): (Vec<_>, Vec<_>) =
+            (self.processes.iter()).partition(|process| process.unit.kind == UnitKind::Source);
+        others.into_iter().for_each(RoleProcess::let_run);
+        // The source last: it takes triggers from here on, and not while roles are started.
+        if !self.config.is_aligned() {
+            self.taking_from = self.clock.now();
+        }
+        sources.into_iter().for_each(RoleProcess::let_run);
         Ok(())
     }
 
@@ -330,7 +340,8 @@ impl ProcessGroup {
         self.congestion.as_deref()
     }
 
-    /// Whom to ask whether the run is to end at once.
+    /// Whom to ask whether the run is to end at once; while it does, whether its waits are to be cut
+    /// short.
     pub fn heed_end(&mut self, ask: AskEnd) {
         self.ask_end = Some(ask);
     }
@@ -360,6 +371,11 @@ impl ProcessGroup {
     /// The run's clock.
     pub fn clock(&self) -> &RunClock {
         &self.clock
+    }
+
+    /// When triggers could first be taken, in the time of the run.
+    pub fn taking_from(&self) -> RunNs {
+        self.taking_from
     }
 
     /// Roles with their counters; those of lost processes follow under the names of their lives.
@@ -669,14 +685,16 @@ impl ProcessGroup {
     /// Ends the run and collects what the roles leave; `drained` as the caller has found it.
     pub fn finish(mut self, drained: bool) -> (GroupLeft, Vec<UnitKind>) {
         self.continue_all();
-        // What is settled from here on is the end at once, or the end in order, and is waited for.
-        (self.ask_end, self.is_ended_at_once) = (None, false);
+        // From here on it is asked whether the waits are to be cut short.
+        self.is_ended_at_once = false;
         let mut rest = RestWatch::default();
         if drained {
             self.page.phase().advance(Phase::Ending);
         } else {
             self.end_by_force(&mut rest);
         }
+        // What is left to do is short, and is waited for.
+        (self.ask_end, self.is_ended_at_once) = (None, false);
         self.wake_all();
         let until = Instant::now() + PATIENCE;
         // Writers stay until their files are closed; who stood still all the time is ended.

@@ -194,7 +194,7 @@ impl ProcessGroup {
     }
 
     /// Kills filter units that have worked on one event for too long.
-    fn watch_events(&mut self) {
+    pub(super) fn watch_events(&mut self) {
         let now = Instant::now();
         for (index, process) in self.processes.iter_mut().enumerate() {
             if process.gone || process.unit.kind != UnitKind::Filter || process.over_time {
@@ -304,11 +304,13 @@ impl ProcessGroup {
 
     /// Deals with a process that is gone.
     pub(super) fn lose(&mut self, index: usize) -> Incident {
-        let (mut incident, failed) = self.bury(index);
+        let (mut incident, mut failed) = self.bury(index);
         let unit = self.processes[index].unit;
         let policy = self.policy_about(&self.processes[index]);
         if policy == OnLoss::Stop {
             self.continue_all();
+            // The run ends by its death: nobody is to die of its event as well.
+            failed = failed.or(incident.event);
         }
         let (handled, given_up) = match self.settle_loss(unit, failed) {
             Ok(given_up) => (self.replace(unit, policy), given_up),

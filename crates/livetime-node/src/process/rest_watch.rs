@@ -1,14 +1,19 @@
 //! Whether roles have come to rest: none has done any work in several duty cycles.
 //!
 //! One that stands still, so that it has not had a single duty cycle in a whole wait, is not waited
-//! for again until it moves: the end of a run has several such waits.
+//! for again until it moves: the end of a run has several such waits. Nor is work waited for that goes
+//! round: who asks for what no one will give may do so more often than a slow role has duty cycles.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use super::run_page::Activity;
+use crate::counter_block::{Gauges, RoleCounts};
 
 /// Duty cycles between two looks without work in any role, after which nothing is on its way.
 const QUIET_CYCLES: u64 = 3;
+/// Time in which work that brings anything about is counted by somebody: far more than a duty cycle.
+const COUNTED_IN: Duration = Duration::from_millis(300);
 
 /// What the roles have done, by their blocks of the run page.
 pub(super) type Activities = BTreeMap<usize, Activity>;
@@ -19,12 +24,22 @@ pub(super) struct RestWatch {
     before: Activities,
     /// Roles that stand still, with their duty cycles so far.
     still: BTreeMap<usize, u64>,
+    counted: Option<LastCounted>,
+}
+
+/// When it was last seen that somebody had counted something.
+#[derive(Debug)]
+struct LastCounted {
+    counts: Vec<RoleCounts>,
+    activities: Activities,
+    at: Instant,
 }
 
 impl RestWatch {
     /// Begins to look.
     pub(super) fn begin(&mut self, now: Activities) {
         self.before = now;
+        self.counted = None;
     }
 
     /// Whether nobody has done any work in several duty cycles since a look before; a role more or
@@ -42,15 +57,44 @@ impl RestWatch {
             self.before = now;
             return false;
         }
-        let mut moving = now
-            .iter()
-            .filter(|(block, _)| !self.still.contains_key(block));
-        let is_quiet =
-            moving.all(|(block, now)| now.cycles >= self.before[block].cycles + QUIET_CYCLES);
+        let is_quiet = self.have_cycled(&self.before, &now);
         if is_quiet {
             self.before = now;
         }
         is_quiet
+    }
+
+    /// Whether all have had several duty cycles since `before`, but for who stands still.
+    fn have_cycled(&self, before: &Activities, now: &Activities) -> bool {
+        let mut moving = now
+            .iter()
+            .filter(|(block, _)| !self.still.contains_key(block));
+        moving.all(|(block, now)| {
+            let before = before.get(block);
+            before.is_some_and(|before| now.cycles >= before.cycles + QUIET_CYCLES)
+        })
+    }
+
+    /// Whether what work there is goes round: all have had several duty cycles since anybody counted
+    /// anything, and that is long ago. `counts` are those of the roles of `now`.
+    pub(super) fn goes_round(
+        &mut self,
+        counts: impl Iterator<Item = RoleCounts>,
+        now: &Activities,
+        at: Instant,
+    ) -> bool {
+        let counts: Vec<RoleCounts> = counts.map(of_progress).collect();
+        let last = self.counted.as_ref();
+        let Some(last) = last.filter(|last| last.counts == counts) else {
+            self.counted = Some(LastCounted {
+                counts,
+                activities: now.clone(),
+                at,
+            });
+            return false;
+        };
+        at.saturating_duration_since(last.at) >= COUNTED_IN
+            && self.have_cycled(&last.activities, now)
     }
 
     /// A wait is over in which the roles did not come to rest: those of `began` that have had no duty
@@ -64,6 +108,25 @@ impl RestWatch {
     /// Whether a role stands still.
     pub(super) fn is_still(&self, block: usize) -> bool {
         self.still.contains_key(&block)
+    }
+}
+
+/// Counters without those that grow while a message is only repeated.
+fn of_progress(counts: RoleCounts) -> RoleCounts {
+    let Gauges {
+        held,
+        received,
+        done,
+        ..
+    } = counts.gauges;
+    RoleCounts {
+        gauges: Gauges {
+            held,
+            received,
+            done,
+            ..Gauges::default()
+        },
+        ..counts
     }
 }
 
@@ -99,6 +162,41 @@ mod tests {
         assert!(watch.look(roles(&[(17, 5), (25, 6)])));
         assert!(!watch.look(roles(&[(30, 5)])), "one is gone");
         assert!(watch.look(roles(&[(33, 5)])));
+    }
+
+    /// A readout unit asks a builder unit that is gone every 20 ms, and one duty cycle of a filter unit
+    /// that waits at its sockets takes 10 ms: three of them without work there never are.
+    #[test]
+    fn work_that_nobody_counts_goes_round_and_is_not_waited_for() {
+        let mut watch = RestWatch::default();
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let asked = |step: u64| roles(&[(1000 * step, step), (2 * step, 9)]);
+        let counted = |held: u64, bytes: u64| {
+            let mut counts = RoleCounts::default();
+            (counts.gauges.held, counts.gauges.bytes) = (held, bytes);
+            [counts, RoleCounts::default()].into_iter()
+        };
+        watch.begin(asked(0));
+        for step in 1..15 {
+            assert!(!watch.look(asked(step)));
+            let late = !watch.goes_round(counted(40, step), &asked(step), at(20 * step));
+            assert!(late, "step {step}");
+        }
+        assert!(
+            !watch.goes_round(counted(39, 15), &asked(15), at(300)),
+            "counted"
+        );
+        assert!(!watch.goes_round(counted(39, 29), &asked(29), at(599)));
+        assert!(watch.goes_round(counted(39, 30), &asked(30), at(600)));
+        // One that is slow has not had the time to count anything.
+        watch.begin(asked(0));
+        assert!(!watch.goes_round(counted(39, 0), &asked(0), at(0)));
+        assert!(!watch.goes_round(counted(39, 0), &asked(1), at(5000)));
+        assert!(watch.goes_round(counted(39, 0), &asked(2), at(5000)));
+        // The next wait begins anew.
+        watch.begin(asked(2));
+        assert!(!watch.goes_round(counted(39, 0), &asked(9), at(9000)));
     }
 
     #[test]

@@ -332,6 +332,7 @@ fn take_ends(control: &Control<'_>, config: &mut ChainConfig) -> Result<Given, P
     ends.absent = absent.into_iter().filter_map(unit_of_code).collect();
     ends.epoch = epoch;
     ends.remembers_accepts = true;
+    ends.starts_late = true;
     ends.epochs = by_unit(epochs);
     ends.joined = by_unit(joined.into_iter().map(|(code, n)| (code, TriggerNumber(n))));
     let plan = ChainPlan::new(config);

@@ -4,12 +4,15 @@
 //! writer writes them. Should it die over that, the parent takes the file up and closes it itself.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use livetime_store::histogram::{histograms_from_json, histograms_to_json};
+use livetime_store::mcap_record::MAGIC;
 use livetime_store::{Histogram, ResumeError, RunEnd};
 use serde_json::{Value, json};
 
@@ -22,6 +25,12 @@ use crate::run_file::{RunFile, RunFileError};
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Time between two questions whether it is to be waited for.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long a writer may go on closing its file once it is not to be waited for: its disk may only be
+/// slow.
+const GRACE: Duration = Duration::from_secs(5);
+/// What a file lacks whose writer was ended between its last record and the end of the file.
+const NO_INDEX: &str = "all records are in it, but not its whole index; `livetime inspect FILE \
+                        --recover COPY` writes a whole file";
 /// Bytes of the records in one document; escaped, they may be twice as many.
 const PART_BYTES: usize = 24 * 1024;
 
@@ -87,7 +96,8 @@ impl WriterProcess {
     }
 
     /// Has the file closed with these records; a disk without room is waited for until `is_stopped`, or
-    /// as long as the plan says.
+    /// as long as the plan says. One that is slow is waited for a little longer, unless it is stopped
+    /// once more.
     ///
     /// # Errors
     /// [`RunFileError`]; complete chunks stay readable.
@@ -104,6 +114,7 @@ impl WriterProcess {
         }
         let patience = PATIENCE + Duration::from_nanos(self.place.plan.full_wait.0);
         let until = Instant::now() + patience;
+        let mut ends_at = None;
         let mut is_ended = false;
         loop {
             match self
@@ -120,7 +131,11 @@ impl WriterProcess {
                 }
                 Ok(Heard::Gone) => break,
                 Err(RecvTimeoutError::Timeout) if Instant::now() < until => {
-                    if !is_ended && is_stopped() {
+                    let now = Instant::now();
+                    if is_stopped() {
+                        ends_at = ends_at.map_or(Some(now + GRACE), |_| Some(now));
+                    }
+                    if !is_ended && ends_at.is_some_and(|end| now >= end) {
                         // It waits for its disk, and hears nothing; what is left to do is done below.
                         is_ended = true;
                         self.process.child.kill();
@@ -138,7 +153,10 @@ impl WriterProcess {
             Err(RunFileError::Resume {
                 error: ResumeError::Finished,
                 ..
-            }) => Ok(()),
+            }) => match self.place.plan.is_single() && is_cut_off(&self.place.path) {
+                true => Err(self.failed(NO_INDEX.to_owned())),
+                false => Ok(()),
+            },
             Err(error) => Err(error),
             Ok(file) => file.close(end, histograms).map(|_| ()),
         }
@@ -157,6 +175,17 @@ impl Drop for WriterProcess {
     fn drop(&mut self) {
         self.process.end();
     }
+}
+
+/// Whether a file ends before its closing part does.
+fn is_cut_off(path: &Path) -> bool {
+    let mut end = [0; MAGIC.len()];
+    let opened = File::open(path).and_then(|mut file| {
+        file.seek(SeekFrom::End(-(MAGIC.len() as i64)))?;
+        file.read_exact(&mut end)
+    });
+    // One that cannot be read was closed as far as anybody knows.
+    opened.is_ok() && end != MAGIC
 }
 
 /// The records as documents.
@@ -192,6 +221,18 @@ mod tests {
     use livetime_wire::RunNumber;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_ends_in_its_closing_part_is_cut_off() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("events.mcap");
+        let end = [b"the index and ".as_slice(), &MAGIC].concat();
+        std::fs::write(&path, &end).expect("the directory is ours");
+        assert!(!is_cut_off(&path));
+        std::fs::write(&path, &end[..end.len() - 1]).expect("the directory is ours");
+        assert!(is_cut_off(&path));
+        assert!(!is_cut_off(folder.path()), "nothing is known");
+    }
 
     #[test]
     fn records_travel_in_parts() {

@@ -185,6 +185,9 @@ pub struct FrontEndParts {
     pub in_step: bool,
     /// Whether the run begins with a pause.
     pub starts_paused: bool,
+    /// Whether triggers are taken from the first duty cycle on, and not from time 0: the time of the run
+    /// goes on while its roles are started.
+    pub starts_late: bool,
 }
 
 /// The event that is being sent.
@@ -205,6 +208,8 @@ pub struct FrontEnd {
     latency: Histogram<u64>,
     counts: RoleCounts,
     finished: bool,
+    /// From when on triggers are offered, once they are: the source counts its time from there.
+    taken_from: Option<RunNs>,
     /// Until when triggers were offered, once that is over.
     taken_until: RunNs,
     foreign_words: u64,
@@ -224,22 +229,28 @@ pub struct FrontEnd {
 impl FrontEnd {
     /// A front-end at the start of its run.
     pub fn new(parts: FrontEndParts) -> Self {
-        Self {
+        let starts_late = parts.starts_late;
+        let mut front_end = Self {
             sockets: watch(&parts.data_links),
-            pause: TriggerPause::at_start(parts.starts_paused),
+            pause: TriggerPause::default(),
             parts,
             event: SourceEvent::new(),
             sending: None,
             latency: latency_histogram(),
             counts: RoleCounts::default(),
             finished: false,
+            taken_from: None,
             taken_until: RunNs(0),
             foreign_words: 0,
             unsent: 0,
             returning: None,
             is_held: false,
             named: Vec::new(),
+        };
+        if !starts_late {
+            front_end.begin(RunNs(0));
         }
+        front_end
     }
 
     /// Links that are to go down or come up now.
@@ -678,6 +689,7 @@ impl Role for FrontEnd {
     }
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
+        self.begin(now);
         if phase >= Phase::Draining && !self.finished {
             self.parts.source.stop();
             self.finish(now);
@@ -712,6 +724,7 @@ impl Role for FrontEnd {
     }
 
     fn handle_command(&mut self, now: RunNs, command: RoleCommand) {
+        self.begin(now);
         match command {
             RoleCommand::PeerLost { unit, .. } if unit.kind == UnitKind::Readout => {
                 self.lose_readout(now, unit.index.into());
@@ -785,6 +798,7 @@ impl Role for FrontEnd {
         let supervisor = *self.parts.supervisor.counters();
         let packets = self.parts.encoder.counts();
         let source = self.parts.source.counts();
+        let taken_from = self.taken_from.unwrap_or_default();
         let details = [
             ("refused_buffers", source.refused_buffers),
             ("refused_xoff", source.refused_xoff),
@@ -794,7 +808,8 @@ impl Role for FrontEnd {
             ("refused_paused", source.refused_paused),
             ("pauses", self.pause.count()),
             ("paused_ms", self.pause.duration(now).0 / 1_000_000),
-            ("taking_us", self.taken_until.0 / 1_000),
+            ("taking_from_us", taken_from.0 / 1_000),
+            ("taking_us", self.taken_until.since(taken_from).0 / 1_000),
             ("refused_outputs_full", supervisor.refused_outputs_full),
             ("deadline_misses", supervisor.deadline_misses),
             ("replies_late", supervisor.replies_late),

@@ -38,6 +38,12 @@ impl SpillGate {
         TaiNs(self.origin.0 + now.0)
     }
 
+    /// Triggers are taken from `now` on: what the schedule has asked for before is nobody's.
+    pub fn begin(&mut self, now: RunNs) {
+        self.advance(now);
+        self.spill.forget_triggers();
+    }
+
     /// Lets everything happen up to `now`.
     pub fn advance(&mut self, now: RunNs) {
         self.spill.advance(self.spill_time(now));

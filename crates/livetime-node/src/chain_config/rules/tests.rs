@@ -9,7 +9,7 @@ use livetime_trigger::MenuConfig;
 use super::*;
 use crate::chain_config::*;
 
-use crate::chain_plan::{ChainPlan, pages_bytes};
+use crate::chain_plan::{ChainPlan, memory_bytes_least};
 
 const CORES: [usize; 2] = [0, 1];
 
@@ -194,15 +194,17 @@ fn rings_of_the_largest_window_and_of_all_credits_can_be_made() {
 }
 
 #[test]
-fn the_memory_of_a_run_is_that_of_its_pages_and_rings() {
+fn the_memory_of_a_run_is_that_of_its_pages_rings_and_tables() {
     let mut config = config();
     let of_pages = |config: &ChainConfig| {
         let plan = ChainPlan::new(config);
         let pools = plan.pools.iter().map(|pool| pool.config);
         let pages = pools.map(|pool| u64::from(pool.pages) * u64::from(pool.page_bytes));
         let pages: u64 = pages.sum();
-        assert_eq!(pages_bytes(config), pages);
-        assert!(plan.memory_bytes(|_| true) > pages, "rings come on top");
+        let tables: u64 = plan.tables.iter().map(|table| table.bytes).sum();
+        let least = memory_bytes_least(config);
+        assert!(least > pages + tables, "rings of the windows come on top");
+        assert!(plan.memory_bytes(|_| true) > least, "all rings do");
         assert_eq!(plan.memory_bytes(|_| false), 0);
         assert!(plan.memory_bytes(|role| role == "ru0") < plan.memory_bytes(|_| true));
         pages
@@ -222,6 +224,29 @@ fn the_memory_of_a_run_is_that_of_its_pages_and_rings() {
     };
     assert!(in_memory < over_tcp && over_tcp < events_over_tcp);
     assert!(of_pages(&config) > in_memory);
+}
+
+#[test]
+fn the_memory_of_a_readout_unit_grows_with_its_window_and_its_links() {
+    let of_unit = |window: u32, sources: u32| {
+        let mut config = config();
+        config.builder.trigger_window = window;
+        config.builder.history = window;
+        config.builder.readout_units[0] = (0..sources).map(SourceId).collect();
+        let of_tables = |plan: &ChainPlan| {
+            let mut of_unit = plan.tables.iter().filter(|table| table.role == "ru0");
+            of_unit.next().map(|table| table.bytes)
+        };
+        of_tables(&ChainPlan::new(&config)).expect("it has tables")
+    };
+    let window = 1 << 20;
+    // What was measured of whole runs, of which the rest is the ring from the supervisor.
+    let per_trigger = of_unit(window, 4) / u64::from(window);
+    assert!((400..600).contains(&per_trigger), "{per_trigger} B");
+    let more = of_unit(window, 32) - of_unit(window, 4);
+    let per_link = more / 28 / u64::from(window);
+    assert!((88..112).contains(&per_link), "{per_link} B");
+    assert_eq!(of_unit(2 * window, 4), 2 * of_unit(window, 4) - 8);
 }
 
 #[test]

@@ -1,11 +1,18 @@
-//! What a front-end hands to a peer that is gone is in its account, and so has a cause.
+//! What a front-end hands to a peer that is gone is in its account, and so has a cause; triggers are
+//! taken from when it runs.
 
 use livetime_readout::LinkConfig;
 use livetime_shm::{HugePages, PagePool, PoolConfig, RingConfig, ring};
-use livetime_wire::{ChainCounts, LossCause, LossCounts};
+use livetime_source::{
+    ArrivalConfig, ArrivalKind, FragmentConfig, PhysicsConfig, PhysicsGenerator,
+    TriggerSourceConfig,
+};
+use livetime_trigger::SupervisorConfig;
+use livetime_wire::{ChainCounts, DurationNs, LossCause, LossCounts, RateHz};
 
 use super::*;
 use crate::completion::COMPLETION_WORDS;
+use crate::packet_link;
 use crate::process::lost_unit::{Neighbours, settle_lost};
 
 const PAGES: u32 = 16;
@@ -90,4 +97,102 @@ fn fragments_for_a_readout_unit_that_is_gone_are_lost_by_name() {
     );
     assert_eq!(counts.problems(&losses), []);
     assert_eq!((received, losses.of(LossCause::LinkAborted)), (2, 3));
+}
+
+const MS: u64 = 1_000_000;
+/// How long the roles of a run have taken to start.
+const STARTED: u64 = 3_000 * MS;
+/// Words of the longest trigger packet.
+const PACKET_WORDS: usize = 1024;
+
+/// A front-end without data links, with a trigger every millisecond for 3.5 ms, and the other ends of
+/// its rings.
+fn front_end(starts_late: bool, starts_paused: bool) -> (FrontEnd, [Consumer; 2], Producer) {
+    let config = packet_link::config_for(&LinkConfig::default(), PACKET_WORDS);
+    let (packets, packets_out) = ends(packet_link::slot_words(&config));
+    let (replies_in, replies) = ends(packet_link::slot_words(&config));
+    let (accepts, accepts_out) = ends(64);
+    let triggers = TriggerSourceConfig {
+        arrival: ArrivalConfig {
+            kind: ArrivalKind::FixedGap,
+            rate: RateHz(1000.0),
+        },
+        duration: Some(DurationNs(3_500_000)),
+        ..TriggerSourceConfig::default()
+    };
+    let physics = PhysicsGenerator::new(PhysicsConfig::default(), 1);
+    let run = RunNumber(1);
+    let front_end = FrontEnd::new(FrontEndParts {
+        id: "src0".to_owned(),
+        run,
+        source: TriggerSource::new(&triggers, 1),
+        generator: EventGenerator::Physics(Box::new(physics)),
+        encoder: PacketEncoder::new(PACKET_WORDS),
+        writer: FragmentWriter::new(&FragmentConfig::default(), 1, run, &[]),
+        supervisor: TriggerSupervisor::new(SupervisorConfig::default(), RunNs(0)),
+        trigger: vec![TriggerPath {
+            links: vec![PacketLink::for_packets(config)],
+            rings: TriggerRings { packets, replies },
+        }],
+        data_links: Vec::new(),
+        readout_units: Vec::new(),
+        event_manager: ManagerPath::new(MessageSender::Ring(accepts), 1),
+        faults: Vec::new(),
+        spill: None,
+        block: CounterBlock::new(),
+        epoch: 1,
+        in_step: false,
+        starts_paused,
+        starts_late,
+    });
+    (front_end, [packets_out, accepts_out], replies_in)
+}
+
+/// What it leaves: offers, refusals and triggers, and a detail by name.
+fn left(front_end: FrontEnd, now: RunNs) -> ([u64; 3], impl Fn(&str) -> u64) {
+    let result = Role::finish(Box::new(front_end), now);
+    let chain = result.counts.chain;
+    let counts = [chain.offered, chain.refused, chain.triggers];
+    assert_eq!(result.dead_time.map(|(_, busy)| busy), Some(0.0));
+    (counts, move |name: &str| result.details[name])
+}
+
+/// Given roles that took 3 s to start, then triggers, the duration and the pause count from when the
+/// front-end runs, and nothing of the time before is dead time.
+#[test]
+fn triggers_are_taken_from_when_a_front_end_runs() {
+    for resumed_at in [None, Some(4)] {
+        let (mut front_end, _others, _replies) = front_end(true, resumed_at.is_some());
+        // Twice a millisecond, to the end of the source and on.
+        let steps = 0..12;
+        let at = |step: u64| RunNs(STARTED + step * MS / 2);
+        for step in steps {
+            if resumed_at == Some(step) {
+                front_end.handle_command(at(step), RoleCommand::Pause { is_on: false });
+            }
+            front_end.poll(at(step), Phase::Running);
+        }
+        let (counts, detail) = left(front_end, at(12));
+        // The trigger that comes when the pause is over is taken.
+        let paused = u64::from(resumed_at.is_some());
+        assert_eq!(counts, [3, paused, 3 - paused]);
+        assert_eq!(detail("refused_paused"), paused);
+        assert_eq!(detail("paused_ms"), 2 * paused);
+        assert_eq!(detail("taking_from_us"), STARTED / 1000);
+        assert_eq!(detail("taking_us"), 3_500);
+    }
+}
+
+/// Given a run whose start is at a certain time, then what came while its roles were started is late.
+#[test]
+fn a_run_with_a_certain_start_has_offers_from_there_on() {
+    let (mut front_end, _others, _replies) = front_end(false, false);
+    front_end.poll(RunNs(STARTED), Phase::Running);
+    let (counts, detail) = left(front_end, RunNs(STARTED));
+    assert_eq!(counts, [3, 3, 0]);
+    assert_eq!(detail("refused_late"), 3);
+    assert_eq!(
+        (detail("taking_from_us"), detail("taking_us")),
+        (0, STARTED / 1000)
+    );
 }

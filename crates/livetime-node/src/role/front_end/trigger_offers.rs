@@ -5,7 +5,7 @@ use livetime_source::{
 };
 use livetime_timing::GateSince;
 use livetime_trigger::{Offer, RefusedBy, node_of};
-use livetime_wire::{RunNs, TriggerNumber};
+use livetime_wire::{DurationNs, RunNs, TriggerNumber};
 
 use super::{FrontEnd, FrontEndParts, Sending, TriggerPath};
 use crate::role::spill_gate::SpillGate;
@@ -16,6 +16,27 @@ const TRIGGER_PHYSICS: u32 = 1;
 const TRIGGER_SCHEDULED: u32 = 2;
 
 impl FrontEnd {
+    /// Triggers are offered from here on, if they are not yet: what came before is no time of theirs.
+    pub(super) fn begin(&mut self, now: RunNs) {
+        if self.taken_from.is_some() {
+            return;
+        }
+        self.taken_from = Some(now);
+        let parts = &mut self.parts;
+        if parts.starts_paused {
+            self.pause.pause(now);
+        }
+        if parts.starts_late {
+            parts.supervisor.begin(now);
+            parts.spill.iter_mut().for_each(|spill| spill.begin(now));
+        }
+    }
+
+    /// The time of the source: since triggers are offered.
+    fn source_time(&self, now: RunNs) -> RunNs {
+        RunNs(now.since(self.taken_from.unwrap_or(now)).0)
+    }
+
     /// Offers the next trigger, and puts its packet on the trigger link if it is accepted.
     pub(super) fn offer(&mut self, now: RunNs) -> usize {
         if self.sending.is_some() || !self.parts.trigger.iter().all(TriggerPath::is_idle) {
@@ -34,6 +55,7 @@ impl FrontEnd {
             self.offer_one(now, offer, xoff, TRIGGER_SCHEDULED);
             return 1;
         }
+        let (from, at) = (self.taken_from.unwrap_or(now), self.source_time(now));
         let Self { parts, pause, .. } = self;
         let FrontEndParts { source, spill, .. } = parts;
         let is_open = spill.as_ref().is_none_or(SpillGate::is_open);
@@ -43,13 +65,14 @@ impl FrontEnd {
         } else {
             Buffers::Full
         };
-        let was_closed = |at| {
+        let was_closed = |at: RunNs| {
+            let at = from.after(DurationNs(at.0));
             let was_open = spill.as_ref().is_none_or(|spill| spill.was_open(at));
             closed_by(pause.was_paused(at), was_open)
         };
-        match (source.poll_gated(now, buffers, was_closed), closed) {
+        match (source.poll_gated(at, buffers, was_closed), closed) {
             // Not the time to sleep while it passes over offers that are too old.
-            (SourcePoll::Wait { until }, _) => usize::from(until <= now),
+            (SourcePoll::Wait { until }, _) => usize::from(until <= at),
             (SourcePoll::Blocked, _) => 0,
             (SourcePoll::Finished, _) => {
                 self.finish(now);
@@ -79,6 +102,7 @@ impl FrontEnd {
     /// until its gate had passed is refused: it would be stamped outside. So is one in a pause.
     fn scheduled_trigger(&mut self, now: RunNs) -> Option<SourceOffer> {
         let is_paused = self.pause.is_paused();
+        let at = self.source_time(now);
         let FrontEndParts { spill, source, .. } = &mut self.parts;
         if is_paused && !source.may_refuse() {
             return None;
@@ -86,9 +110,9 @@ impl FrontEnd {
         let spill = spill.as_mut()?;
         while let Some(trigger) = spill.poll_trigger() {
             match trigger.gate {
-                _ if is_paused => source.refuse_scheduled(now, RefusalCause::Paused),
-                GateSince::Same => return source.offer_scheduled(now),
-                GateSince::Passed => source.refuse_scheduled(now, RefusalCause::GatePassed),
+                _ if is_paused => source.refuse_scheduled(at, RefusalCause::Paused),
+                GateSince::Same => return source.offer_scheduled(at),
+                GateSince::Passed => source.refuse_scheduled(at, RefusalCause::GatePassed),
             }
         }
         None
