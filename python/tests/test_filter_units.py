@@ -275,6 +275,69 @@ def test_a_fault_of_the_command_line_hits_the_filter(bench, kind, reason):
     assert events["trigger"].tolist() == stored.tolist(), "all others are as without the fault"
 
 
+WRITES = """
+    import awkward as ak
+    import numpy as np
+
+    def select(events):
+        sealed = 0
+        for column in (
+            events.events,
+            events.decisions,
+            ak.to_numpy(ak.flatten(events.objects.pt)),
+            ak.to_numpy(ak.flatten(events.fragments.source)),
+        ):
+            while isinstance(column, np.ndarray):
+                try:
+                    column.setflags(write=True)
+                except ValueError:
+                    sealed += 1
+                    column = column.base
+                else:
+                    raise RuntimeError("a column was made writable")
+        events.fill("sealed", [sealed >= 4], bins=2, range=(0, 2))
+        return np.ones(len(events), bool)
+"""
+
+
+def test_columns_of_a_run_cannot_be_made_writable(tmp_path):
+    bench = Bench(tmp_path)
+    (tmp_path / "writes.py").write_text(textwrap.dedent(WRITES))
+    bench.configure(file="writes.py")
+    taken = bench.take("writes")
+    assert taken.details["filter.failed_events"] == 0, taken.summary["filter_failures"]
+    assert taken.run.histograms["sealed"].total() == taken.details["filter.requests"] > 0
+    assert taken.run.condition == "GOOD", taken.said
+
+
+DIES = """
+    import os
+    import pathlib
+    import numpy as np
+
+    DIED = pathlib.Path(__file__).with_name("died")
+
+    def select(events):
+        # Of a batch, and of none of its events.
+        if len(events) > 1 and not DIED.exists():
+            DIED.touch()
+            os._exit(5)
+        return np.ones(len(events), bool)
+"""
+
+
+def test_a_run_in_which_an_interpreter_died_says_so_though_no_event_failed(tmp_path):
+    bench = Bench(tmp_path)
+    (tmp_path / "dies.py").write_text(textwrap.dedent(DIES))
+    bench.configure(file="dies.py")
+    taken = bench.take("dies")
+    assert "filter_failures" not in taken.summary
+    assert taken.details["filter.deaths"] == 1
+    assert len(taken.run) == taken.counts["events_built"]
+    assert taken.run.condition == "DEGRADED"
+    assert "deaths of the process of the Python filter: fu0 1;" in taken.said
+
+
 def test_the_file_of_the_filter_is_kept_with_the_run(bench, tmp_path):
     kept = bench.folder / "whole" / "filter.py"
     assert kept.read_text() == (bench.folder / "my_filter.py").read_text()

@@ -140,6 +140,13 @@ def test_columns_can_only_be_read_as_in_a_run(run):
 
         [failed] = livetime.replay(run, write, batch=1, start=5, stop=6).failed
         assert "read-only" in failed.reason
+
+        def unseal(events):
+            column(events).setflags(write=True)
+            return np.ones(len(events), bool)
+
+        [failed] = livetime.replay(run, unseal, batch=1, start=5, stop=6).failed
+        assert "cannot set WRITEABLE flag" in failed.reason
     assert (run.events()["trigger"] > 0).all()
 
 

@@ -40,6 +40,8 @@ mod spill_gate;
 mod trigger_host;
 mod writer_host;
 
+use std::collections::BTreeMap;
+
 use livetime_store::{Condition, WriteError};
 use livetime_wire::{ChainCounts, LossArea, LossCounts, Problem, RunNs};
 
@@ -202,6 +204,7 @@ impl SimulatedChain {
             reason,
             counts: &counts,
             losses: &losses,
+            menu: &unit_outcomes.menu,
         });
         let supervisor = units.front_end.supervisor();
         let shim = &world.hall.fabric.shim;
@@ -249,7 +252,20 @@ fn unit_outcomes(units: &Units, links: Vec<LinkOutcome>) -> UnitOutcomes {
             .map(|unit| unit.counts().clone())
             .collect(),
         links,
+        menu: menu_counts(units),
     }
+}
+
+/// What the Level-3 menu counted in all filter units. The times of its stages are left out: no time
+/// passes in them here.
+fn menu_counts(units: &Units) -> BTreeMap<String, u64> {
+    let details = units.filters.iter().flat_map(|unit| unit.details());
+    let is_time = |name: &str| name.ends_with(".ns") || name.ends_with("_ns_max");
+    let mut sums = BTreeMap::new();
+    for (name, count) in details.filter(|(name, _)| !is_time(name)) {
+        *sums.entry(name).or_default() += count;
+    }
+    sums
 }
 
 fn link_outcomes(world: &ChainWorld, now: RunNs) -> Vec<LinkOutcome> {

@@ -1,7 +1,8 @@
 """The Level-3 menu of a run: its paths and streams, and what the run has counted of them.
 
 What a path asks comes from the configuration, the counts from `summary.json` or, without it, from
-the end-of-run record; while a run goes on, and after a crash, there are none.
+the end-of-run record; while a run goes on, and after a crash, there are none. Filter units that
+died took theirs along: the counts lack their share.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ class FilterMenu:
     #: Events over their limit, which are in the error stream and in no other count; None without
     #: counts.
     over_time: Optional[int]
+    #: Filter units that died with what they had counted, such as ``fu0~1``: all counts lack their
+    #: share, and `livetime.Run.tagged` may have more events. Empty where they lack nothing.
+    lacking: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{len(self.paths)} paths, {len(self.streams)} streams"]
@@ -78,6 +82,8 @@ class FilterMenu:
             lines.append(f"  stream {stream.name}{counted}")
         if self.over_time:
             lines.append(f"  {self.over_time} events over their time, in the error stream")
+        if self.lacking:
+            lines.append(f"  the counts lack the share of {', '.join(self.lacking)}, which died")
         return "\n".join(lines)
 
 
@@ -103,6 +109,7 @@ def filter_menu(
         stage_ns={name: float(ns) for name, ns in known.get("stage_ns", {}).items()},
         event_ns_max=_whole(known.get("event_ns_max")),
         over_time=_whole(known.get("over_time")),
+        lacking=tuple(known.get("lacking", ())),
     )
 
 
@@ -133,6 +140,7 @@ def counts_of_record(record: Mapping[str, Any]) -> Optional[dict[str, Any]]:
         "stage_ns": stage_ns,
         "event_ns_max": flat.get("menu.event_ns_max", 0),
         "over_time": flat.get("menu.over_time", 0),
+        "lacking": record.get("menu_lacking", []),
     }
 
 

@@ -78,13 +78,27 @@ class _Memory:
         buffer = (ctypes.c_uint8 * size).from_address(self.address)
         #: Everything, of which only the arena may be written.
         self._bytes: npt.NDArray[np.uint8] = np.frombuffer(buffer, dtype=np.uint8)
+        #: The same for filters, who could set the flag of an array of memory that can be written.
+        self._readable: npt.NDArray[np.uint8] = np.frombuffer(
+            memoryview(buffer).toreadonly(), dtype=np.uint8
+        )
         #: The words as a filter sees them.
-        self.words: npt.NDArray[np.uint32] = self._bytes.view(np.uint32)
-        self.words.flags.writeable = False
+        self.words: npt.NDArray[np.uint32] = self._readable.view(np.uint32)
 
     def array(self, byte: int, count: int, dtype: Any) -> npt.NDArray[Any]:
-        size = count * np.dtype(dtype).itemsize
-        return self._bytes[byte : byte + size].view(dtype)
+        """Memory that is written."""
+        return _part_of(self._bytes, byte, count, dtype)
+
+    def column(self, byte: int, count: int, dtype: Any) -> npt.NDArray[Any]:
+        """Memory that can only be read."""
+        return _part_of(self._readable, byte, count, dtype)
+
+
+def _part_of(
+    memory: npt.NDArray[np.uint8], byte: int, count: int, dtype: Any
+) -> npt.NDArray[Any]:
+    size = count * np.dtype(dtype).itemsize
+    return memory[byte : byte + size].view(dtype)
 
 
 def _map(address: Optional[int], size: int, access: int, flags: int, descriptor: int) -> int:
@@ -124,9 +138,7 @@ class _Columns:
         self.spent_ns = 0
 
     def _column(self, entry: int, count: int, dtype: Any) -> npt.NDArray[Any]:
-        column = self._memory.array(self._slot + 8 * self._at[entry], count, dtype)
-        column.flags.writeable = False
-        return column
+        return self._memory.column(self._slot + 8 * self._at[entry], count, dtype)
 
     def verdicts(self) -> npt.NDArray[np.uint32]:
         return self._memory.array(self._slot + 8 * self._at[19], self.count, np.uint32)

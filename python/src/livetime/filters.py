@@ -498,13 +498,10 @@ class _Unjudged:
         events = self._run._native.events(start, stop).view(EVENT_DTYPE)
         for verdict in ("filter_reason", "streams"):
             events[verdict] = 0
-        events.flags.writeable = False
-        return events
+        return _sealed(events)
 
     def decisions(self, start: int, stop: int) -> npt.NDArray[np.uint64]:
-        decisions = self._run.decisions(start, stop)
-        decisions.flags.writeable = False
-        return decisions
+        return _sealed(self._run.decisions(start, stop))
 
     def objects(self, start: int, stop: int) -> ak.Array:
         return _read_only(self._run.objects(start, stop))
@@ -514,11 +511,23 @@ class _Unjudged:
 
 
 def _read_only(records: ak.Array) -> ak.Array:
-    for column in records.layout.content.contents:
-        # The words of fragments are a copy in a run, too.
-        if isinstance(column, ak.contents.NumpyArray):
-            column.data.flags.writeable = False
-    return records
+    lists, rows = records.layout, records.layout.content
+    # The words of fragments are a copy in a run, too.
+    columns = [
+        ak.contents.NumpyArray(_sealed(column.data))
+        if isinstance(column, ak.contents.NumpyArray)
+        else column
+        for column in rows.contents
+    ]
+    rows = ak.contents.RecordArray(columns, rows.fields, length=rows.length)
+    return ak.Array(ak.contents.ListOffsetArray(lists.offsets, rows))
+
+
+def _sealed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same memory to be read. A flag of an array can be set again, unless what numpy finds to own
+    the memory is a buffer that can only be read."""
+    owner = column.view(np.uint8).data.toreadonly()
+    return np.asarray(owner).view(column.dtype)
 
 
 class _Replaying:

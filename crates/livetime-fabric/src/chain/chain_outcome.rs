@@ -1,5 +1,7 @@
 //! What a simulated run leaves: counters, losses, latencies, the run file, and how it came about.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use livetime_builder::{BuilderCounts, EventManagerCounts, ReadoutCounts};
 use livetime_readout::{PageAccount, ReceiverCounters, SourceCounters};
@@ -48,6 +50,9 @@ pub struct UnitOutcomes {
     pub filters: Vec<FilterCounts>,
     /// Data links, then the trigger link and the return link.
     pub links: Vec<LinkOutcome>,
+    /// What the Level-3 menu counted over all filter units: paths and streams. Its stages take no
+    /// time. Empty without a menu.
+    pub menu: BTreeMap<String, u64>,
 }
 
 /// The result of a simulated run.

@@ -64,6 +64,11 @@ impl FilterHost {
         &self.counts
     }
 
+    /// What the filter has counted by name.
+    pub(crate) fn details(&self) -> Vec<(String, u64)> {
+        self.parts.filter.details()
+    }
+
     /// What was lost here.
     pub(crate) fn losses(&self) -> &LossCounts {
         &self.losses

@@ -3,6 +3,8 @@
 //! Drives `livetime_store::RunWriter`. When the disk is full the run is to end in order: later
 //! events are counted as lost here, never silently.
 
+use std::collections::BTreeMap;
+
 use livetime_store::{Condition, FileSummary, RunEnd, RunWriter, WriteError};
 use livetime_wire::decision::mix64;
 use livetime_wire::event::{EventAccess, EventHeader, FragmentEntry, stored_entry};
@@ -54,6 +56,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) reason: &'a str,
     pub(crate) counts: &'a ChainCounts,
     pub(crate) losses: &'a LossCounts,
+    pub(crate) menu: &'a BTreeMap<String, u64>,
 }
 
 impl WriterHost {
@@ -116,6 +119,7 @@ impl WriterHost {
     pub(crate) fn close(mut self, ending: &Ending<'_>) -> (Vec<u8>, Option<FileSummary>) {
         let mut end = RunEnd::new(self.parts.run, ending.condition, ending.reason, ending.at.0);
         end = end.with_counts(ending.counts, ending.losses);
+        end.menu = ending.menu.clone();
         let cut = |disk: &mut SimulatedDisk, bytes| {
             disk.truncate(bytes);
             Ok(())
