@@ -30,11 +30,31 @@ pub(crate) fn shell_words(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
         if !word.is_empty() && word.chars().all(plain) {
             word.clone()
+        } else if word.chars().any(char::is_control) {
+            with_escapes(word)
         } else {
             format!("'{}'", word.replace('\'', "'\\''"))
         }
     });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// A word with control characters, which would end the line that it stands in, as bash and its kin take
+/// them.
+fn with_escapes(word: &str) -> String {
+    let mut quoted = "$'".to_owned();
+    for c in word.chars() {
+        match c {
+            '\'' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted += "\\n",
+            '\r' => quoted += "\\r",
+            '\t' => quoted += "\\t",
+            c if c.is_ascii_control() => quoted += &format!("\\x{:02x}", u32::from(c)),
+            c if c.is_control() => quoted += &format!("\\u{:04x}", u32::from(c)),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "'"
 }
 
 #[cfg(test)]
@@ -54,6 +74,13 @@ mod tests {
         ];
         let words = words.map(str::to_owned);
         let text = r"livetime run 'my run.toml' --fault link-down:3@4s+1s 'a'\''b' ''";
+        assert_eq!(shell_words(&words), text);
+    }
+
+    #[test]
+    fn a_word_with_line_ends_stays_in_its_line() {
+        let words = ["a\n[run]\r\tb\u{1b}c\u{85}", "it's\n\\"].map(str::to_owned);
+        let text = r"$'a\n[run]\r\tb\x1bc\u0085' $'it\'s\n\\'";
         assert_eq!(shell_words(&words), text);
     }
 

@@ -11,6 +11,11 @@ pub(crate) const PROBLEM: ExitCode = {
     ExitCode::FAILURE
 };
 
+/// Options that do not go together or say nothing.
+pub(crate) fn usage() -> ExitCode {
+    ExitCode::from(2)
+}
+
 /// The exit code of a verb whose last act was to print its result.
 pub(crate) fn after_printing(printed: std::io::Result<()>) -> ExitCode {
     match printed {

@@ -22,6 +22,7 @@ mod host_folder;
 mod host_launch;
 mod machine_check;
 mod output_place;
+mod packet_account;
 mod run_control;
 mod run_directory;
 mod run_faults;

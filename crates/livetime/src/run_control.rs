@@ -152,6 +152,12 @@ impl Drop for RunControl {
     fn drop(&mut self) {
         // A socket that stays is replaced by the next run here.
         let _stays = fs::remove_file(&self.path);
+        // Who was quicker is waiting for an answer.
+        let waiting = std::mem::take(&mut *self.waiting());
+        let others = (0..WAITING_MAX).map_while(|_| self.next());
+        for asked in waiting.into_iter().chain(others) {
+            asked.answer(&mut |_| Err("the run has ended".to_owned()));
+        }
     }
 }
 
@@ -240,6 +246,7 @@ pub(crate) fn send_order(directory: &Path, order: &str) -> Result<String, String
     match answer.split_once(": ") {
         Some(("ok", text)) => Ok(text.to_owned()),
         Some(("error", text)) => Err(text.to_owned()),
+        _ if answer.is_empty() => Err(format!("the run in {shown} has ended, and did not answer")),
         _ => Err(format!("the run in {shown} answered \"{answer}\"")),
     }
 }
@@ -305,6 +312,22 @@ mod tests {
             control.serve(|order| Ok(format!("{order:?}")));
             let answer = first.join().expect("it did not panic");
             assert_eq!(answer.as_deref(), Ok("Status"));
+        });
+    }
+
+    #[test]
+    fn an_order_that_comes_too_late_is_told_so() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let control = RunControl::open(folder.path()).expect("the directory is ours");
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| send_order(folder.path(), "pause"));
+            while control.waiting().is_empty() {
+                assert!(!control.take_abort());
+                std::thread::yield_now();
+            }
+            drop(control);
+            let answer = first.join().expect("it did not panic");
+            assert_eq!(answer, Err("the run has ended".to_owned()));
         });
     }
 

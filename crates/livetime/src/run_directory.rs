@@ -14,6 +14,7 @@ use livetime_client::RunFolder;
 use livetime_node::packet_log::packet_files_of;
 use livetime_wire::RunNumber;
 
+use crate::console::say;
 use crate::{filter_of_run, run_control, run_histograms};
 
 /// A directory that this process holds for one run.
@@ -93,27 +94,48 @@ fn open_counter(base: &Path) -> Result<(PathBuf, File), RunDirectoryError> {
     fs::create_dir_all(base).map_err(at(base))?;
     let path = base.join("counter");
     if !path.exists() {
-        create_counter(&path).map_err(at(&path))?;
+        let last = highest_run(base).map_err(at(base))?;
+        if create_counter(&path, last).map_err(at(&path))? && last > 0 {
+            say(format_args!(
+                "note: counter file {} was not there: run numbers go on after {}, the highest of the \
+                 directories there",
+                path.display(),
+                RunNumber(last)
+            ));
+        }
     }
     let file = OpenOptions::new().read(true).write(true).open(&path);
     let file = file.map_err(at(&path))?;
     Ok((path, file))
 }
 
-/// Makes a counter file that is whole from the first moment: an empty one, as a power cut or a full disk
-/// would leave, is refused. One that another run has made meanwhile stays.
-fn create_counter(path: &Path) -> io::Result<()> {
+/// The highest number that a directory in `base` has as its name, 0 without one.
+fn highest_run(base: &Path) -> io::Result<u32> {
+    let mut highest = 0;
+    for entry in fs::read_dir(base)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse().ok());
+        let is_runs = |number: &u32| *name == *RunNumber(*number).to_string();
+        highest = number.filter(is_runs).unwrap_or(0).max(highest);
+    }
+    Ok(highest)
+}
+
+/// Makes a counter file, of this last run, that is whole from the first moment: an empty one, as a power
+/// cut or a full disk would leave, is refused. One that another run has made meanwhile stays; then
+/// `false` comes back.
+fn create_counter(path: &Path, last: u32) -> io::Result<bool> {
     // Process numbers are the same on several hosts or in several containers.
     let random = RandomState::new().build_hasher().finish();
     let fresh = path.with_extension(format!("{random:016x}"));
     let mut file = File::create_new(&fresh)?;
     let placed = file
-        .write_all(b"000000\n")
+        .write_all(format!("{last:06}\n").as_bytes())
         .and_then(|()| file.sync_all())
         .and_then(|()| match fs::hard_link(&fresh, path) {
             // Some file systems know no links.
-            Err(_) if !path.exists() => fs::rename(&fresh, path),
-            _ => Ok(()),
+            Err(_) if !path.exists() => fs::rename(&fresh, path).map(|()| true),
+            linked => Ok(linked.is_ok()),
         });
     let _gone = fs::remove_file(&fresh);
     // Its name, too, is on the disk before a number is given.
@@ -135,7 +157,9 @@ fn next_number(base: &Path) -> Result<RunNumber, RunDirectoryError> {
         path: path.clone(),
         found: digits.chars().take(40).collect(),
     })?;
-    let Some(next) = last.checked_add(1) else {
+    // A directory that is there was another run's, whatever the counter says.
+    let is_free = |number: &u32| !base.join(RunNumber(*number).to_string()).exists();
+    let Some(next) = (last..u32::MAX).map(|last| last + 1).find(is_free) else {
         return Err(RunDirectoryError::UsedUp(path));
     };
     // In one write and cut only then: never without a number.
@@ -332,6 +356,21 @@ mod tests {
         let new = base.path().join("new");
         RunDirectory::create(base.path(), Some(&new)).expect_err("there is no number");
         assert!(!new.exists());
+    }
+
+    #[test]
+    fn without_a_counter_numbers_go_on_after_the_highest_directory() -> Result<(), RunDirectoryError>
+    {
+        let base = tempfile::tempdir().expect("a temporary directory");
+        for folder in ["000003", "000007", "12", "0000019", "notes"] {
+            fs::create_dir(base.path().join(folder)).expect("the directory is ours");
+        }
+        let next = || RunDirectory::create(base.path(), None).map(|run| run.number().0);
+        assert_eq!([next()?, next()?], [8, 9]);
+        // Nor does a counter that is set back give a number of one that is there.
+        fs::write(base.path().join("counter"), "6").expect("the directory is ours");
+        assert_eq!([next()?, next()?], [10, 11]);
+        Ok(())
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use livetime_node::{ChainConfig, RateSample, Snapshot};
-use livetime_wire::{DurationNs, RateHz};
+use livetime_wire::{ChainCounts, DurationNs, RateHz};
 use rustix::termios::tcgetwinsize;
 
 use crate::console::{show_line, show_screen};
 use crate::run_status::{losses_so_far, row};
+use crate::run_summary::{percent, share};
 
 /// How often the screen is redrawn.
 const SCREEN_EVERY: Duration = Duration::from_millis(500);
@@ -94,12 +95,16 @@ fn cut(text: &str, columns: usize, rows: usize) -> String {
 
 fn line(now: &Snapshot, rates: &RateSample) -> String {
     let counts = now.counts();
+    let incomplete = match counts.events_incomplete {
+        0 => String::new(),
+        events => format!(", {events} incomplete"),
+    };
     format!(
-        "{:6.1} s  {} triggers ({}, {:.1} % dead)  {} built  {} stored  {} lost{}",
+        "{:6.1} s  {} triggers ({}, {} dead)  {} built{incomplete}  {} stored  {} lost{}",
         now.at.0 as f64 * 1e-9,
         counts.triggers,
         RateHz(rates.trigger_hz),
-        rates.refused_fraction * 100.0,
+        percent(rates.refused_fraction, 1),
         counts.events_built,
         counts.events_stored,
         now.losses().total(),
@@ -128,6 +133,11 @@ fn mean_latency(before: &Snapshot, now: &Snapshot, kind: &str) -> String {
     }
 }
 
+/// Events that the builder units have closed, with all fragments or without some.
+fn closed(counts: &ChainCounts) -> u64 {
+    counts.events_built + counts.events_incomplete
+}
+
 fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) -> String {
     let counts = now.counts();
     let held = |kind: &str| now.kind(kind).map(|role| role.gauges.held).sum::<u64>();
@@ -139,8 +149,8 @@ fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) ->
         counts.triggers,
         rates.trigger_hz,
         format!(
-            "dead time {:.2} %, decision {}",
-            rates.refused_fraction * 100.0,
+            "dead time {}, decision {}",
+            percent(rates.refused_fraction, 2),
             mean_latency(before, now, "src")
         ),
     );
@@ -149,17 +159,17 @@ fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) ->
         counts.l2_accepted,
         rates.l2_accept_hz,
         format!(
-            "{:.2} % of triggers",
-            counts.l2_accepted as f64 * 100.0 / counts.triggers.max(1) as f64
+            "{} of triggers",
+            percent(share(counts.l2_accepted, counts.triggers), 2)
         ),
     );
     let seconds = now.at.since(before.at).as_seconds();
-    let built = counts.events_built - before.counts().events_built;
-    let built_hz = built as f64 / seconds;
+    let [closed_before, closed] = [before.counts(), counts].map(|counts| closed(&counts));
+    let closed_hz = closed.saturating_sub(closed_before) as f64 / seconds;
     text += &row(
-        "events built",
-        counts.events_built,
-        built_hz,
+        "events closed",
+        closed,
+        closed_hz,
         format!(
             "{} incomplete, {:.1} MB/s, build {}",
             counts.events_incomplete,
@@ -185,7 +195,51 @@ fn screen(title: &str, before: &Snapshot, now: &Snapshot, rates: &RateSample) ->
 
 #[cfg(test)]
 mod tests {
+    use livetime_node::counter_block::RoleCounts;
+    use livetime_wire::RunNs;
+
     use super::*;
+
+    /// A run in a pause, whose builder units have closed so many events, complete and incomplete ones.
+    fn snapshot(at_s: u64, [built, incomplete]: [u64; 2]) -> Snapshot {
+        let mut builder = RoleCounts::default();
+        (builder.chain.events_built, builder.chain.events_incomplete) = (built, incomplete);
+        Snapshot {
+            at: RunNs(at_s * 1_000_000_000),
+            roles: vec![("bu0".to_owned(), builder)],
+            died: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn incomplete_events_are_closed_ones_too() {
+        let (before, now) = (snapshot(1, [34, 18]), snapshot(2, [34, 62]));
+        let rates = RateSample::between(&before, &now).expect("time passed");
+        let screen = screen("run 000001", &before, &now, &rates);
+        let closed = screen.lines().find(|line| line.contains("events closed"));
+        let words: Vec<&str> = closed.expect(&screen).split_whitespace().collect();
+        assert_eq!(
+            words[2..7],
+            ["96", "44", "Hz", "62", "incomplete,"],
+            "{screen}"
+        );
+        let line = line(&now, &rates);
+        assert!(
+            line.contains("  34 built, 62 incomplete  0 stored"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn without_offers_there_is_no_dead_time() {
+        let (before, now) = (snapshot(1, [0, 0]), snapshot(2, [0, 0]));
+        let rates = RateSample::between(&before, &now).expect("time passed");
+        let screen = screen("run 000001", &before, &now, &rates);
+        assert!(screen.contains("   dead time -, decision -\n"), "{screen}");
+        assert!(screen.contains("   - of triggers\n"), "{screen}");
+        let line = line(&now, &rates);
+        assert!(line.contains("(0 Hz, - dead)  0 built  0 stored"), "{line}");
+    }
 
     #[test]
     fn a_screen_has_no_more_lines_and_columns_than_its_terminal() {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use livetime_node::FlaggedFragments;
 use livetime_store::RunSummary;
 use livetime_store::summary::WriterSummary;
+use livetime_wire::UnitKind;
 
 use crate::run_summary::roles_without_counters;
 
@@ -17,12 +18,14 @@ pub(crate) fn remarks(summary: &RunSummary) -> Vec<String> {
     let lost_writers = summary.writers.iter().filter(|writer| writer.lost);
     let mut remarks: Vec<String> = unsummed.map(|name| unsummed_remark(name)).collect();
     remarks.extend(died_remark(summary));
+    remarks.extend(interpreters_remark(summary));
     remarks.extend(lost_writers.map(lost_writer_remark));
     remarks.extend(over_time_remark(summary));
     remarks.extend(flagged_remark(summary));
     remarks.extend(oversized_remark(summary));
     remarks.extend(truncated_remark(summary));
     remarks.extend(unrecorded_remark(summary));
+    remarks.extend(uncounted_remark(summary));
     remarks.extend(late_remark(summary));
     remarks
 }
@@ -45,7 +48,25 @@ fn died_remark(summary: &RunSummary) -> Option<String> {
     let died = roles_without_counters(summary);
     (!died.is_empty()).then(|| {
         format!(
-            "died with their counters of paths, reasons, latencies and bytes, which lack their share: {}",
+            "died with their counters of paths, streams, reasons, latencies and bytes, which lack their \
+             share: {}",
+            died.join(", ")
+        )
+    })
+}
+
+/// That interpreters of filters have died, whatever became of the events that they had.
+fn interpreters_remark(summary: &RunSummary) -> Option<String> {
+    let units = summary.roles.iter();
+    let died = units.filter_map(|(role, counters)| match counters.get("filter.deaths") {
+        None | Some(0) => None,
+        Some(deaths) => Some(format!("{role} {deaths}")),
+    });
+    let died: Vec<String> = died.collect();
+    (!died.is_empty()).then(|| {
+        format!(
+            "deaths of the process of the Python filter: {}; events that it had were given to it once \
+             more, and are in the error stream where it died of them again",
             died.join(", ")
         )
     })
@@ -136,6 +157,21 @@ fn unrecorded_remark(summary: &RunSummary) -> Option<String> {
     })
 }
 
+/// That the last trigger packets of nodes that died are not in their files.
+fn uncounted_remark(summary: &RunSummary) -> Option<String> {
+    let uncounted = summary.packets_uncounted?;
+    let nodes = summary.roles.iter();
+    let died = nodes.filter(|(role, counters)| {
+        role.starts_with(UnitKind::Trigger.prefix()) && !counters.contains_key("packets_recorded")
+    });
+    let died: Vec<&str> = died.map(|(role, _)| role.as_str()).collect();
+    Some(format!(
+        "{} died with the count of trigger packets that it recorded: of {uncounted}, those of about the \
+         last second are in no file; `livetime replay --into trigger` says how many",
+        died.join(", ")
+    ))
+}
+
 /// That most triggers were offered too late, as when a run has begun before its hosts were told so.
 fn late_remark(summary: &RunSummary) -> Option<String> {
     let late = of_roles(summary, "refused_late");
@@ -191,7 +227,11 @@ mod tests {
             ),
             (
                 "trg1",
-                &[("packets_unrecorded", 3), ("packets_truncated", 2)],
+                &[
+                    ("packets_recorded", 0),
+                    ("packets_unrecorded", 3),
+                    ("packets_truncated", 2),
+                ],
             ),
             ("bu0", &[("events_oversized", 4)]),
             ("bu1", &[("events_oversized", 5)]),
@@ -205,11 +245,16 @@ mod tests {
             ),
             ("src0", &[("refused_late", 301)]),
             ("fu0~1", &[]),
+            ("trg2~1", &[]),
+            ("fu0", &[("filter.deaths", 2)]),
+            ("fu1", &[("filter.deaths", 0)]),
+            ("fu2", &[("filter.deaths", 24)]),
         ] {
             let counters = counters.iter();
             let counters = counters.map(|(name, count)| ((*name).to_owned(), *count));
             summary.roles.insert(role.to_owned(), counters.collect());
         }
+        summary.packets_uncounted = Some(490);
         summary.histograms_not_summed.push("mass".to_owned());
         summary.filter_menu = Some(FilterMenuSummary {
             over_time: 8,
@@ -219,17 +264,23 @@ mod tests {
         let starts = [
             "filter units gave histogram mass different bins",
             "died with their counters",
+            "deaths of the process of the Python filter: fu0 2, fu2 24;",
             "8 events took longer",
             "fragments with faults: 6 (bad_crc 6), by source: 0x510000 6",
             "9 events were larger",
             "2 of 500 trigger packets were longer",
             "10 of 500 trigger packets were not recorded",
+            "trg2~1 died with the count of trigger packets that it recorded: of 490, those of about the last",
             "301 of 600 offered triggers were refused as late: the front-ends stood still, or the time of",
         ];
         assert_eq!(said.len(), starts.len(), "{said:#?}");
         for (said, start) in said.iter().zip(starts) {
             assert!(said.starts_with(start), "{said}");
         }
-        assert!(said[1].ends_with("lack their share: fu0~1"), "{}", said[1]);
+        assert!(
+            said[1].ends_with("lack their share: fu0~1, trg2~1"),
+            "{}",
+            said[1]
+        );
     }
 }

@@ -9,6 +9,8 @@ use livetime_store::{Counts, Losses, RunNote};
 use livetime_wire::{DurationNs, RateHz, RunNumber};
 use serde::{Deserialize, Serialize};
 
+use crate::run_summary::percent;
+
 mod metrics;
 
 /// A run at one moment.
@@ -66,7 +68,8 @@ struct RatesNow {
     l2_accept_hz: f64,
     filter_accept_hz: f64,
     built_bytes_per_s: f64,
-    refused_fraction: f64,
+    /// Null where no offer came that counts, as in a pause.
+    refused_fraction: Option<f64>,
 }
 
 impl RunStatus {
@@ -103,7 +106,7 @@ impl RunStatus {
                 l2_accept_hz: rate(|rates| rates.l2_accept_hz),
                 filter_accept_hz: rate(|rates| rates.filter_accept_hz),
                 built_bytes_per_s: rate(|rates| rates.built_bytes_per_s),
-                refused_fraction: rate(|rates| rates.refused_fraction),
+                refused_fraction: rates.as_ref().and_then(|rates| rates.refused_fraction),
             },
             fragments_buffered: sum("ru", |gauges| gauges.held),
             pages: sum("ru", |gauges| gauges.held_max),
@@ -133,10 +136,10 @@ impl RunStatus {
             RunState::Stopping => "is ending",
         };
         let (counts, rates) = (&self.counts, &self.rates);
-        let dead = format!("dead time {:.2} %", rates.refused_fraction * 100.0);
-        let built = format!(
-            "{} built, {} of them incomplete, {:.1} MB/s",
-            counts.events_built,
+        let dead = format!("dead time {}", percent(rates.refused_fraction, 2));
+        let closed = format!(
+            "{} events closed, {} of them incomplete, {:.1} MB/s",
+            counts.events_built + counts.events_incomplete,
             counts.events_incomplete,
             rates.built_bytes_per_s / 1e6
         );
@@ -165,7 +168,7 @@ impl RunStatus {
                 "Level-2 accepts",
                 counts.l2_accepted,
                 rates.l2_accept_hz,
-                built
+                closed
             ),
             row(
                 "filter accepts",
@@ -297,6 +300,48 @@ mod tests {
         }
         let whole = status(2, &[], &[]).to_text();
         assert!(!whole.contains("no room"), "{whole}");
+    }
+
+    /// Counters of a source that came so far, and of a builder unit.
+    fn snapshot(at_ns: u64, [offered, paused, built, incomplete]: [u64; 4]) -> Snapshot {
+        let (mut source, mut builder) = (RoleCounts::default(), RoleCounts::default());
+        (source.chain.offered, source.chain.refused) = (offered, paused);
+        source.gauges.refused_outside = paused;
+        (builder.chain.events_built, builder.chain.events_incomplete) = (built, incomplete);
+        Snapshot {
+            at: RunNs(at_ns),
+            roles: vec![("src0".to_owned(), source), ("bu0".to_owned(), builder)],
+            died: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn incomplete_events_are_closed_ones_too() {
+        let now = snapshot(1, [0, 0, 34, 62]);
+        let status = RunStatus::new(RunNumber(1), RunState::Running, &now, None, 1.0);
+        let said = "96 events closed, 62 of them incomplete, 0.0 MB/s";
+        assert!(status.to_text().contains(said), "{}", status.to_text());
+        assert_eq!(status.counts.events_built, 34);
+    }
+
+    #[test]
+    fn a_pause_has_no_dead_time() {
+        let [running, paused, later] = [
+            snapshot(1_000, [100, 0, 0, 0]),
+            snapshot(2_000, [160, 60, 0, 0]),
+            snapshot(3_000, [170, 60, 0, 0]),
+        ];
+        for (before, now, said, is_known) in [
+            (&running, &paused, "dead time -\n", false),
+            (&paused, &later, "dead time 0.00 %\n", true),
+        ] {
+            let rates = RateSample::between(before, now);
+            let status = RunStatus::new(RunNumber(1), RunState::Paused, now, rates, 1.0);
+            assert!(status.to_text().contains(said), "{}", status.to_text());
+            let document = serde_json::to_value(&status).expect("a document");
+            let refused = &document["rates"]["refused_fraction"];
+            assert_eq!(refused.is_number(), is_known, "{document}");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use sha2::{Digest, Sha256};
 
 use crate::command_words::{self, shell_words};
 use crate::machine_check;
+use crate::packet_account::PacketAccount;
 use crate::run_remarks::remarks;
 
 /// Bound of the build latency whose excess is given in ppm.
@@ -121,31 +122,52 @@ pub(crate) fn summarise(
         .map(|(_, role)| role.gauges.bytes)
         .sum();
     // Offers that the source made too late count, those outside the trigger gate or in a pause do not.
-    let outside = ["refused_gate", "refused_gate_passed", "refused_paused"];
-    let outside = outside.iter().flat_map(|name| of_roles(outcome, name));
+    // A front-end that died has left these in its gauges, and nothing else of its dead time.
+    let outside = outcome.roles.iter();
+    let outside = outside.map(|(_, role)| role.gauges.refused_outside).sum();
+    let front_end = outcome.details.get(FRONT_END);
+    let is_known = front_end.is_some_and(|counters| !counters.is_empty());
     summary.dead_time = DeadTime {
-        refused_fraction: dead_fraction(&outcome.counts, outside.sum()),
-        busy_fraction: outcome.dead_time.1,
+        refused_fraction: dead_fraction(&outcome.counts, outside),
+        busy_fraction: is_known.then_some(outcome.dead_time.1),
     };
-    summary.copies_per_byte = outcome.copies_per_byte();
+    summary.copies_per_byte = (outcome.bytes_stored > 0).then(|| outcome.copies_per_byte());
     summary.rates = Some(rate_series(rates));
     summary.workers = workers(chain, outcome);
     summary.machine = Some(machine());
     summary.command = command_words::without_out(&facts.command);
     summary.roles = outcome.details.clone();
+    bound_taking(&mut summary);
     let seconds = taking_seconds(&summary);
     summary.throughput_bytes_per_s = built as f64 / seconds;
     summary.filter_failures = filter_failures(outcome);
     let unlike = outcome.filter_histograms.unlike();
     summary.histograms_not_summed = unlike.map(str::to_owned).collect();
+    let records_packets = chain.packets.is_some();
+    let account = records_packets.then(|| PacketAccount::of(&summary, chain.trigger_nodes));
+    summary.packets_uncounted = account.and_then(|account| account.uncounted());
     summary.builder_transport = builder_transport(chain, outcome);
     summary.writers = writers(chain, outcome);
-    summary.filter_menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), seconds);
+    let menu = FilterMenuSummary::of_counts(&outcome.menu_counts(), seconds);
+    summary.filter_menu = menu.map(|menu| FilterMenuSummary {
+        lacking: outcome.menu_lacking(),
+        ..menu
+    });
     if !chain.builder.first_step.is_empty() {
         let lost = outcome.losses.in_area(LossArea::Filter);
         add_two_step(&mut summary, &chain.builder.first_step, lost);
     }
     summary
+}
+
+/// Holds `taking_us` to the length of the run: a front-end of a run that is ended by force says it when it
+/// has come to its own end, which may be later.
+fn bound_taking(summary: &mut RunSummary) {
+    let run_us = (summary.run.duration_s * 1e6) as u64;
+    let front_end = summary.roles.get_mut(FRONT_END);
+    if let Some(taking_us) = front_end.and_then(|counters| counters.get_mut("taking_us")) {
+        *taking_us = (*taking_us).min(run_us);
+    }
 }
 
 /// The time in which a run took triggers: that is what its mean rates are of, since what passes in the
@@ -170,18 +192,28 @@ pub(crate) fn latency_of(latency: &LatencySummary, ns: u64) -> String {
     }
 }
 
-/// A share in per cent; there is none of nothing.
-pub(crate) fn percent(part: f64, of: u64, digits: usize) -> String {
-    match of {
-        0 => "-".to_owned(),
-        _ => format!("{:.digits$} %", part * 100.0),
-    }
+/// A share; there is none of nothing.
+pub(crate) fn share(part: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| part as f64 / of as f64)
+}
+
+/// A share in per cent, `-` where there is none.
+pub(crate) fn percent(share: Option<f64>, digits: usize) -> String {
+    figure(share, |share| format!("{:.digits$} %", share * 100.0))
+}
+
+/// A figure in words, `-` where nobody knows it.
+fn figure(figure: Option<f64>, in_words: impl Fn(f64) -> String) -> String {
+    figure.map_or_else(|| "-".to_owned(), in_words)
 }
 
 /// The share of the offers that were refused, without those that came when none was wanted.
-fn dead_fraction(counts: &ChainCounts, outside: u64) -> f64 {
-    let offered = counts.offered.saturating_sub(outside);
-    counts.refused.saturating_sub(outside) as f64 / offered.max(1) as f64
+fn dead_fraction(counts: &ChainCounts, outside: u64) -> Option<f64> {
+    let [refused, offered] = [counts.refused, counts.offered];
+    share(
+        refused.saturating_sub(outside),
+        offered.saturating_sub(outside),
+    )
 }
 
 /// What carried the event builder's payload over a network, with what of it was in force.
@@ -326,7 +358,7 @@ fn rate_series(rates: &[RateSample]) -> RateSeries {
         ),
         (
             "refused_fraction".to_owned(),
-            column(|rate| rate.refused_fraction),
+            column(|rate| rate.refused_fraction.unwrap_or(0.0)),
         ),
     ]);
     RateSeries {
@@ -612,7 +644,7 @@ fn refusals(text: &mut String, summary: &RunSummary) {
         refused_fraction,
         busy_fraction,
     } = summary.dead_time;
-    let refused = percent(refused_fraction, summary.counts.offered, 3);
+    let refused = percent(refused_fraction, 3);
     let Some(source) = front_end_counters(summary) else {
         let _ = writeln!(
             text,
@@ -624,11 +656,11 @@ fn refusals(text: &mut String, summary: &RunSummary) {
     let detail = |name: &str| source.get(name).copied().unwrap_or(0);
     let _ = writeln!(
         text,
-        "  dead time  {refused} of offers refused ({} full buffers, {} XOFF, {} late), {:.3} % of the time busy",
+        "  dead time  {refused} of offers refused ({} full buffers, {} XOFF, {} late), {} of the time busy",
         detail("refused_buffers"),
         detail("refused_xoff"),
         detail("refused_late"),
-        busy_fraction * 100.0
+        percent(busy_fraction, 3)
     );
     let by_gate = [detail("refused_gate"), detail("refused_gate_passed")];
     if by_gate != [0, 0] {
@@ -653,13 +685,13 @@ fn refusals(text: &mut String, summary: &RunSummary) {
 fn figures(text: &mut String, summary: &RunSummary, counts: &ChainCounts) {
     let seconds = taking_seconds(summary);
     let rate = |count: u64| RateHz(count as f64 / seconds);
-    let accepted = counts.l2_accepted as f64 / counts.triggers.max(1) as f64;
+    let accepted = share(counts.l2_accepted, counts.triggers);
     let _ = writeln!(
         text,
         "\n  rates      {} triggers, {} Level-2 accepts ({}), {} stored",
         rate(counts.triggers),
         rate(counts.l2_accepted),
-        percent(accepted, counts.triggers, 2),
+        percent(accepted, 2),
         rate(counts.events_stored)
     );
     refusals(text, summary);
@@ -691,9 +723,9 @@ fn figures(text: &mut String, summary: &RunSummary, counts: &ChainCounts) {
     }
     let _ = writeln!(
         text,
-        "  built      {:.1} MB/s of payload, {:.2} copies per stored byte after the link page",
+        "  built      {:.1} MB/s of payload, {} copies per stored byte after the link page",
         summary.throughput_bytes_per_s / 1e6,
-        summary.copies_per_byte
+        figure(summary.copies_per_byte, |copies| format!("{copies:.2}"))
     );
 }
 
@@ -743,14 +775,59 @@ fn latency_text(latency: &LatencySummary) -> String {
 
 #[cfg(test)]
 mod tests {
+    use livetime_wire::LossCounts;
+
     use super::*;
 
     #[test]
     fn offers_outside_the_gate_are_no_dead_time() {
         let mut counts = ChainCounts::default();
         (counts.offered, counts.refused) = (1000, 810);
-        assert_eq!(dead_fraction(&counts, 800), 0.05);
-        assert_eq!(dead_fraction(&counts, 0), 0.81);
-        assert_eq!(dead_fraction(&ChainCounts::default(), 0), 0.0);
+        assert_eq!(dead_fraction(&counts, 800), Some(0.05));
+        assert_eq!(dead_fraction(&counts, 0), Some(0.81));
+        assert_eq!(dead_fraction(&counts, 1000), None, "a pause throughout");
+        assert_eq!(dead_fraction(&ChainCounts::default(), 0), None);
+    }
+
+    #[test]
+    fn triggers_are_taken_no_longer_than_the_run_lasts() {
+        let run = RunIdentification {
+            duration_s: 2.625_708,
+            ..RunIdentification::default()
+        };
+        let (counts, losses) = (ChainCounts::default(), LossCounts::default());
+        let mut summary = RunSummary::new(run, &counts, &losses, Latencies::default());
+        for (said, taking_us) in [(2_638_985, 2_625_708), (2_000_000, 2_000_000)] {
+            let counters = BTreeMap::from([("taking_us".to_owned(), said)]);
+            summary.roles.insert(FRONT_END.to_owned(), counters);
+            bound_taking(&mut summary);
+            assert_eq!(summary.roles[FRONT_END]["taking_us"], taking_us);
+            assert_eq!(taking_seconds(&summary), taking_us as f64 * 1e-6);
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_measured_is_no_zero() {
+        let counts = ChainCounts {
+            offered: 3020,
+            refused: 3020,
+            ..ChainCounts::default()
+        };
+        let run = RunIdentification::default();
+        let losses = LossCounts::default();
+        let mut summary = RunSummary::new(run, &counts, &losses, Latencies::default());
+        summary.dead_time.refused_fraction = dead_fraction(&counts, 3020);
+        let counters = BTreeMap::from([("refused_paused".to_owned(), 3020)]);
+        summary.roles.insert(FRONT_END.to_owned(), counters);
+        let mut text = String::new();
+        figures(&mut text, &summary, &counts);
+        for said in [
+            "0 Hz Level-2 accepts (-)",
+            "dead time  - of offers refused (0 full buffers, 0 XOFF, 0 late), - of the time busy",
+            "decision   none known",
+            "- copies per stored byte",
+        ] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
     }
 }

@@ -100,10 +100,11 @@ impl RunWatch<'_> {
     /// Watches the chain until it has drained or is to end by force; why, and its rates over time.
     pub(crate) fn until_end(mut self) -> (Ending, Vec<RateSample>) {
         let first = self.running.snapshot();
+        let rates = Rates::new(self.running.taking_from());
         let mut course = Course {
             ending: None,
             is_aborted: false,
-            rates: Rates::new(&first),
+            rates,
             moved: (first, Instant::now()),
             were_full: Vec::new(),
             were_packets_full: false,
@@ -252,9 +253,11 @@ impl RunWatch<'_> {
     }
 }
 
-/// The rates of a run, one sample for each interval until it ends.
+/// The rates of a run, one sample for each interval from when triggers are taken until it ends.
 struct Rates {
     samples: Vec<RateSample>,
+    /// Those of the last interval, also of one of the drain.
+    shown: Option<RateSample>,
     /// The totals where the last interval has ended, and when that was.
     since: (RateTotals, RunNs),
     /// Those at the last look.
@@ -263,10 +266,12 @@ struct Rates {
 }
 
 impl Rates {
-    fn new(first: &Snapshot) -> Self {
-        let first = (RateTotals::of(first), first.at);
+    /// Those of a run that takes triggers from `from` on, when nothing was counted yet.
+    fn new(from: RunNs) -> Self {
+        let first = (RateTotals::default(), from);
         Self {
             samples: Vec::new(),
+            shown: None,
             since: first,
             last: first,
             is_over: false,
@@ -275,15 +280,15 @@ impl Rates {
 
     /// Takes the samples of the intervals that have ended since the last look. What came between the two
     /// looks is taken for even: of intervals that the watcher has missed, since it stood still, nobody
-    /// knows how much was in which, and in all of them together is what was counted. The end may come a
-    /// little before the watcher's interval is over, which has begun later than the run.
+    /// knows how much was in which, and in all of them together is what was counted. An interval
+    /// that was nearly over when the run ended has its rates, too; those of the drain are only shown.
     fn look(&mut self, now: &Snapshot, is_ending: bool) {
-        if self.is_over {
-            return;
-        }
         let interval = DurationNs(RATE_INTERVAL.as_nanos() as u64);
         let (totals, at) = (RateTotals::of(now), now.at);
-        let early = if is_ending { interval.0 / 10 } else { 0 };
+        let early = match is_ending && !self.is_over {
+            true => interval.0 / 10,
+            false => 0,
+        };
         while at.0 + early >= self.since.1.0 + interval.0 {
             let end = RunNs(self.since.1.0 + interval.0);
             let between = at.since(self.last.1).as_seconds();
@@ -295,7 +300,10 @@ impl Rates {
             let seconds = RATE_INTERVAL.as_secs_f64();
             let sample =
                 RateSample::of_totals(&self.since.0, &reached, seconds, end.0 as f64 * 1e-9);
-            self.samples.push(sample);
+            self.shown = Some(sample);
+            if !self.is_over {
+                self.samples.push(sample);
+            }
             self.since = (reached, end);
         }
         self.last = (totals, at);
@@ -308,8 +316,8 @@ impl Rates {
         let (totals, at) = self.since;
         let seconds = now.at.since(at).as_seconds();
         let is_new = seconds < RATE_INTERVAL.as_secs_f64() / 2.0;
-        match self.samples.last() {
-            Some(sample) if is_new => (Some(*sample), RATE_INTERVAL.as_secs_f64()),
+        match self.shown {
+            Some(sample) if is_new => (Some(sample), RATE_INTERVAL.as_secs_f64()),
             _ => {
                 let until = RateTotals::of(now);
                 let at_s = now.at.0 as f64 * 1e-9;
@@ -373,11 +381,11 @@ fn say_if_packets_full(now: &Snapshot, was_full: &mut bool) {
 
 /// Deals with what went away since the last look and says so; `false` when the run has to end.
 fn goes_on(running: &mut Chain) -> bool {
-    for incident in running.supervise() {
-        report_incident(&incident);
-        if incident.handled.is_err() {
-            return false;
-        }
+    let incidents = running.supervise();
+    // Who has died beside the one that ends the run is named as well.
+    incidents.iter().for_each(report_incident);
+    if incidents.iter().any(|incident| incident.handled.is_err()) {
+        return false;
     }
     for cut in running.mend_streams() {
         report_cut(&cut);
@@ -486,7 +494,7 @@ mod tests {
 
     #[test]
     fn intervals_that_were_missed_have_what_was_counted_in_all_of_them() {
-        let mut rates = Rates::new(&snapshot(0, 0));
+        let mut rates = Rates::new(RunNs(0));
         // The watch stood still from 2 s to 7.5 s, and so did the source, which then made up for it.
         for (at_ms, triggers) in [
             (980, 980),
@@ -508,6 +516,24 @@ mod tests {
         assert_eq!(times, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         rates.look(&snapshot(9500, 9500), true);
         assert_eq!(rates.samples.len(), 8, "it is over");
+        // Whoever asks in a long drain hears of its last second.
+        rates.look(&snapshot(60_000, 9500), true);
+        let (shown, interval) = rates.present(&snapshot(60_100, 9500));
+        let shown = shown.expect("the rates of an interval");
+        assert_eq!((shown.trigger_hz, shown.at_s, interval), (0.0, 60.0, 1.0));
+    }
+
+    /// Given triggers from 3 s on, and a watch that looks at them later, then the first interval begins
+    /// with them and has all of them.
+    #[test]
+    fn intervals_begin_when_triggers_are_taken() {
+        let mut rates = Rates::new(RunNs(3_000_000_000));
+        for at_ms in [3400, 3900, 4100, 5000] {
+            rates.look(&snapshot(at_ms, at_ms - 3000), false);
+        }
+        let samples = rates.samples.iter();
+        let samples: Vec<_> = samples.map(|s| (s.at_s, s.trigger_hz.round())).collect();
+        assert_eq!(samples, [(4.0, 1000.0), (5.0, 1000.0)]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use livetime_node::link::transport::DATAGRAM_WORDS;
 use livetime_node::link::{LinkTransport, UdpConfig, frames_file};
 use livetime_readout::LinkConfig;
 use livetime_wire::fragment::CrcCheck;
+use livetime_wire::link_frame::DATA_WORDS_MAX;
 use livetime_wire::message::FRAGMENT_PAGES_MAX;
 use livetime_wire::{ByteSize, Problem, SourceId, UnitId, UnitKind};
 
@@ -118,10 +119,10 @@ fn read_link(mut section: Section<'_, '_>, findings: &Findings) -> Option<LinkTa
     }
     let mut page = ByteSize(u64::from(link.page_words) * 4);
     section.quantity("page", &mut page);
-    link.page_words = words(page, "page", &section, findings);
+    link.page_words = words(page, "page", SIZES, &section, findings);
     let mut fragment_max = ByteSize(u64::from(link.page_words) * 4 * FRAGMENT_PAGES_MAX as u64);
     section.quantity("fragment_max", &mut fragment_max);
-    link.fragment_words_max = words(fragment_max, "fragment_max", &section, findings);
+    link.fragment_words_max = words(fragment_max, "fragment_max", SIZES, &section, findings);
     for (key, field) in [
         ("pages", &mut link.pages),
         ("request_depth", &mut link.request_depth),
@@ -171,7 +172,11 @@ fn read_transport(section: &mut Section<'_, '_>, findings: &Findings) -> LinkTra
     let mut config = UdpConfig::default();
     let mut datagram = ByteSize(4 * DATAGRAM_WORDS as u64);
     section.quantity("datagram", &mut datagram);
-    config.data_words_max = words(datagram, "datagram", section, findings) as usize;
+    let allowed = format!(
+        "a multiple of 4 B from 4 B to {:#}",
+        ByteSize(4 * DATA_WORDS_MAX as u64)
+    );
+    config.data_words_max = words(datagram, "datagram", &allowed, section, findings) as usize;
     let mut buffer = ByteSize(config.buffer_bytes as u64);
     section.quantity("socket_buffer", &mut buffer);
     config.buffer_bytes = usize::try_from(buffer.0).unwrap_or(usize::MAX);
@@ -210,13 +215,21 @@ fn read_transport(section: &mut Section<'_, '_>, findings: &Findings) -> LinkTra
     }
 }
 
+/// Sizes of pages and fragments.
+const SIZES: &str = "a multiple of 4 B below 16 GiB";
+
 /// A size as words; what is no whole number of words is a problem.
-fn words(size: ByteSize, key: &str, section: &Section<'_, '_>, findings: &Findings) -> u32 {
+fn words(
+    size: ByteSize,
+    key: &str,
+    allowed: &str,
+    section: &Section<'_, '_>,
+    findings: &Findings,
+) -> u32 {
     let words = u32::try_from(size.0 / 4)
         .ok()
         .filter(|_| size.0.is_multiple_of(4));
     words.unwrap_or_else(|| {
-        let allowed = "a multiple of 4 B below 16 GiB";
         let help = "links carry words of 4 bytes";
         findings.report(Problem::new(
             OUT_OF_RANGE,

@@ -40,7 +40,7 @@ use named_files::UnreadEvents;
 use run_config::Reading;
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
-pub(crate) use run_notes::{memory_note, run_notes};
+pub(crate) use run_notes::{making_note, memory_note, run_notes};
 pub(crate) use scenario::{
     LoadedScenario, ScenarioOverrides, is_scenario, load_scenario, parse_bit_rate, read_scenario,
 };
@@ -90,19 +90,51 @@ pub(crate) fn load_with_files(
     overrides: &Overrides,
 ) -> Result<(Loaded, Vec<String>), String> {
     let (name, text) = read_file(path)?;
+    judge_with_files(&name, text, overrides)
+}
+
+/// As [`load_with_files`], of a text that was read already; `name` is its file's.
+///
+/// # Errors
+/// As there.
+pub(crate) fn judge_with_files(
+    name: &str,
+    text: String,
+    overrides: &Overrides,
+) -> Result<(Loaded, Vec<String>), String> {
     let mut reading = run_config::read(&text, overrides, &livetime_shm::allowed_cpus());
     let (notes, problems) = reading.files.check();
     reading.add(problems);
-    Ok((finish(&name, text, reading)?, notes))
+    Ok((finish(name, text, reading)?, notes))
+}
+
+/// The text of a file that people wrote. The mark of its encoding, which some editors put in front, is
+/// no part of it: a line that is put before the text would have it in its middle.
+fn read_marked(path: &Path) -> std::io::Result<String> {
+    let mut text = std::fs::read_to_string(path)?;
+    if text.starts_with('\u{feff}') {
+        drop(text.drain(..'\u{feff}'.len_utf8()));
+    }
+    Ok(text)
+}
+
+/// The text of a file with a configuration or a scenario, read once: of a pipe there is no second time.
+///
+/// # Errors
+/// Why it cannot be read, rendered.
+pub(crate) fn read_config(path: &Path) -> Result<String, String> {
+    read_marked(path).map_err(|error| {
+        let (name, help) = (
+            path.display(),
+            "examples/dimuon.toml is a configuration to start from",
+        );
+        format!("error: cannot read {name}: {error}\nhelp: {help}\n")
+    })
 }
 
 /// The name and the text of a file that is to be a run's configuration.
 fn read_file(path: &Path) -> Result<(String, String), String> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        let help = "examples/dimuon.toml is a configuration to start from";
-        format!("error: cannot read {name}: {error}\nhelp: {help}\n")
-    })?;
+    let (name, text) = (path.display().to_string(), read_config(path)?);
     if is_scenario(&text) {
         return Err(format!(
             "error: {name} is the scenario of a network, not the configuration of a run\nhelp: \
@@ -121,7 +153,10 @@ fn finish(name: &str, text: String, mut reading: Reading) -> Result<Loaded, Stri
             reading.add(vec![*problem]);
             (None, String::new())
         }
-        Err(UnreadEvents::Bad(text)) => (None, text),
+        Err(UnreadEvents::Bad(problem, text)) => {
+            reading.add(problem.map(|problem| *problem).into_iter().collect());
+            (None, text)
+        }
     };
     if !reading.problems.is_empty() {
         said.insert_str(0, &render(name, &text, &reading));

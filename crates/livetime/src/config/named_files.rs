@@ -4,6 +4,7 @@
 //! said with those of the configuration itself.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use livetime_node::link::{LinkTransport, check_frames_file};
@@ -30,8 +31,9 @@ pub(crate) struct NamedFiles {
 pub(crate) enum UnreadEvents {
     /// Their file cannot be opened.
     Unopened(Box<Problem>),
-    /// What is wrong with their values, in lines of their own.
-    Bad(String),
+    /// What is wrong with their values, in lines of their own, and the problem of the key that names
+    /// them.
+    Bad(Option<Box<Problem>>, String),
 }
 
 impl NamedFiles {
@@ -75,7 +77,11 @@ impl NamedFiles {
         let Some((key, path)) = &self.events else {
             return Ok(None);
         };
-        if let (Some(key), Err(error)) = (key, File::open(path)) {
+        let opened = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => Ok(()),
+        });
+        if let (Some(key), Err(error)) = (key, opened) {
             let found = format!("{}: {error}", path.display());
             let unopened = Box::new(problem(key, found, EVENTS_HELP));
             return Err(UnreadEvents::Unopened(unopened));
@@ -83,7 +89,9 @@ impl NamedFiles {
         let events = read_events(path).map_err(|error| {
             let help = "docs/formats/recorded-events.md names the columns and their ranges";
             let text = format!("error: recorded events cannot be used\n{error}\nhelp: {help}\n");
-            UnreadEvents::Bad(text)
+            let found = format!("{}: its problems are below", path.display());
+            let named = key.as_deref().map(|key| problem(key, found, help));
+            UnreadEvents::Bad(named.map(Box::new), text)
         });
         events.map(Some)
     }

@@ -1,13 +1,16 @@
 //! What a configuration asks for that a run does not do as it seems, although it is no mistake.
 
 use livetime_builder::ShapingPace;
-use livetime_node::chain_plan::pages_bytes;
+use livetime_node::chain_plan::memory_bytes_least;
 use livetime_node::machine_memory::{MEMORY, memory_there};
 use livetime_node::process::LossPolicy;
 use livetime_node::{ChainConfig, FilterConfig};
 use livetime_wire::{ByteSize, DurationNs};
 
 use super::RunConfig;
+
+/// So much memory takes seconds to make.
+const MAKING_SAID: ByteSize = ByteSize(1 << 30);
 
 /// What `check` and `run` say beside the problems; `processes` says whether roles get a process each.
 pub(crate) fn run_notes(config: &RunConfig, processes: bool) -> Vec<String> {
@@ -49,17 +52,27 @@ pub(crate) fn run_notes(config: &RunConfig, processes: bool) -> Vec<String> {
     notes
 }
 
-/// That the pages of a run on this machine are more than the memory there is for it: `run` refuses it,
-/// since there the rings count as well.
+/// That the pages and tables of a run on this machine are more than the memory there is for it: `run`
+/// refuses it, since there all rings count as well.
 pub(crate) fn memory_note(config: &RunConfig) -> Option<String> {
     // Each host looks at its own share when the run starts.
     let is_here = config.hosts.hosts.is_empty();
-    let needed = ByteSize(pages_bytes(&config.chain));
+    let needed = ByteSize(memory_bytes_least(&config.chain));
     let there = memory_there().filter(|there| is_here && needed > there.bytes)?;
     Some(format!(
-        "the pages take {needed}, and {there}: `run` refuses that here (`livetime explain {}`)",
+        "pages, rings and tables take {needed} or more, and {there}: `run` refuses that here (`livetime explain {}`)",
         MEMORY.code
     ))
+}
+
+/// That a run makes so much memory at its start that this takes a while.
+pub(crate) fn making_note(bytes: ByteSize) -> Option<String> {
+    (bytes >= MAKING_SAID).then(|| {
+        format!(
+            "note: {bytes} of pages, rings and tables are made first, which takes a few seconds for each \
+             GiB; a signal is heard after that"
+        )
+    })
 }
 
 /// What is said about the death of processes, where there are none.
@@ -236,6 +249,13 @@ mod tests {
             None,
             "the host looks at its own memory"
         );
+    }
+
+    #[test]
+    fn memory_that_takes_seconds_to_make_is_said() {
+        assert_eq!(making_note(ByteSize((1 << 30) - 1)), None);
+        let note = making_note(ByteSize(9 << 30)).expect("it is much");
+        assert!(note.starts_with("note: 9 GiB of pages"), "{note}");
     }
 
     #[test]

@@ -156,7 +156,7 @@ pub(crate) fn load_scenario(
     overrides: ScenarioOverrides,
 ) -> Result<LoadedScenario, String> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = super::read_marked(path).map_err(|error| {
         let help = "docs/operator/scenarios.md shows a scenario to start from, and \
                     `livetime sim presets` lists those that are built in";
         format!("error: cannot read {name}: {error}\nhelp: {help}\n")

@@ -187,7 +187,7 @@ fn read_beam_spot(trigger: &mut Section<'_, '_>, findings: &Findings) -> Option<
             BEAM_SPOT,
             trigger.key_path("beam_spot"),
             format!("{texts:?}"),
-            "two lengths x and y, such as [\"746 um\", \"422 um\"]",
+            "two lengths x and y in whole um, such as [\"746 um\", \"422 um\"]",
             "write the position of the beam, or remove the key for (0, 0)",
         ));
     }

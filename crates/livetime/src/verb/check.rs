@@ -28,23 +28,21 @@ pub(crate) struct Options {
     generate: Option<u32>,
 }
 
-/// Checks a file that is the scenario of a network; `None` for any other.
-fn check_scenario(path: &Path) -> Option<ExitCode> {
-    let text = std::fs::read_to_string(path).ok()?;
-    if !config::is_scenario(&text) {
-        return None;
-    }
-    let loaded = match config::load_scenario(path, ScenarioOverrides::default()) {
+/// Checks the text of a file that is the scenario of a network.
+fn check_scenario(path: &Path, text: String) -> ExitCode {
+    let (name, folder) = (path.display().to_string(), path.parent());
+    let folder = folder.unwrap_or(Path::new("."));
+    let read = config::read_scenario(&name, text, folder, ScenarioOverrides::default());
+    let loaded = match read {
         Ok(loaded) => loaded,
         Err(problems) => {
             say(problems.trim_end());
-            return Some(exit::PROBLEM);
+            return exit::PROBLEM;
         }
     };
-    let topology = loaded.scenario.topology.build().ok()?;
+    let topology = (loaded.scenario.topology.build()).expect("a scenario without problems has one");
     let mut text = format!(
-        "{}: good\n  network  {} sources x {} destinations, {} elements, {} links\n",
-        path.display(),
+        "{name}: good\n  network  {} sources x {} destinations, {} elements, {} links\n",
         topology.sources(),
         topology.destinations(),
         topology.elements().len(),
@@ -53,7 +51,7 @@ fn check_scenario(path: &Path) -> Option<ExitCode> {
     for note in loaded.scenario.notes(&topology) {
         text += &format!("  note     {note}\n");
     }
-    Some(exit::after_printing(print(text)))
+    exit::after_printing(print(text))
 }
 
 /// The hosts with their roles.
@@ -100,11 +98,17 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     }
-    if let Some(checked) = check_scenario(&options.config) {
-        return checked;
-    }
     let start = Instant::now();
-    let read = config::load_with_files(&options.config, &Overrides::default());
+    let text = match config::read_config(&options.config) {
+        Ok(text) if config::is_scenario(&text) => return check_scenario(&options.config, text),
+        Ok(text) => text,
+        Err(problem) => {
+            say(problem.trim_end());
+            return exit::PROBLEM;
+        }
+    };
+    let name = options.config.display().to_string();
+    let read = config::judge_with_files(&name, text, &Overrides::default());
     let (loaded, file_notes) = match read {
         Ok(read) => read,
         Err(problems) => {
@@ -119,9 +123,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         .sum();
     let builder = &chain.builder;
     let mut text = format!(
-        "{}: good\n  roles    {}\n  links    1 trigger, {} data, {} of pages\n  builder  {} x {} \
+        "{name}: good\n  roles    {}\n  links    1 trigger, {} data, {} of pages\n  builder  {} x {} \
          credits, timeout {}\n",
-        options.config.display(),
         chain.role_ids().join(" "),
         chain.data_links.len(),
         ByteSize(pages),

@@ -234,20 +234,43 @@ fn refuse_packets(path: &Path, reader: &mut RunFolder) -> std::io::Result<Result
 
 /// Decides on the recorded trigger packets again.
 fn replay_trigger(options: &Options) -> Result<bool, String> {
-    let menu = match &options.filter_of {
-        Some(config) => load(config, &Overrides::default())?.config.chain.menu,
-        None => {
-            let reader =
-                RunFolder::open(&options.run).map_err(|error| format!("error: {error}"))?;
-            own_config(&options.run, &reader)?.chain.menu
-        }
+    let reader = RunFolder::open(&options.run).map_err(|error| format!("error: {error}"));
+    let own = reader.and_then(|reader| own_config(&options.run, &reader));
+    // What nodes were to record must be there, whatever files say.
+    let of_own = own.as_ref().ok().map(|own| &own.chain);
+    let recording = of_own.filter(|chain| chain.packets.is_some());
+    let nodes = recording.map_or(0, |chain| chain.trigger_nodes);
+    let other = options.filter_of.as_ref();
+    let other = other.map(|config| load(config, &Overrides::default()));
+    let other = other.transpose()?.map(|loaded| loaded.config.chain);
+    let nodes_of_other = other.as_ref().map(|chain| chain.trigger_nodes);
+    let menu = match other {
+        Some(other) => other.menu,
+        None => own?.chain.menu,
     };
-    let own = options.filter_of.is_none();
-    let found = decisions::replay(&options.run, &menu, own, options.pace)?;
+    let is_own = options.filter_of.is_none();
+    let found = decisions::replay(&options.run, nodes, &menu, is_own, options.pace)?;
     let (document, text) = (found.document(), found.text());
-    let is_whole = found.is_whole();
     let agreed = conclude(options, document, &text, &found.damage, found.differing)?;
-    Ok(agreed && is_whole)
+    for doubt in &found.doubts {
+        say(format_args!("warning: {doubt}"));
+    }
+    note_nodes(options, nodes_of_other, found.nodes);
+    Ok(agreed && found.is_whole())
+}
+
+/// Says that the other configuration has another number of trigger nodes than recorded the packets: each
+/// of these counts the prescales of its own packets.
+fn note_nodes(options: &Options, of_other: Option<u16>, recorded: usize) {
+    if let (Some(config), Some(nodes)) = (&options.filter_of, of_other)
+        && usize::from(nodes) != recorded
+    {
+        say(format_args!(
+            "note: {} has `nodes = {nodes}` under [trigger], which is not used: the packets are those of \
+             the run's {recorded}, each of which counts its own prescales",
+            config.display()
+        ));
+    }
 }
 
 /// Prints what came of it; `false` if the run's own stage gave other answers.
@@ -416,7 +439,8 @@ fn document(found: &Replayed) -> Value {
         "events": found.events,
         "passed_over": found.passed_over,
         "accepted": found.accepted,
-        "differing": found.differing,
+        // Of an event of the error stream the filter's answer was not recorded.
+        "differing": (found.stream == Stream::Filtered).then_some(found.differing),
         "failed": found.failed,
         "differences": listed.collect::<Vec<_>>(),
         "damaged_ranges": found.damage.len(),
@@ -437,9 +461,13 @@ fn text(found: &Replayed, recorded_reasons: &[String], reasons: &[String]) -> St
         let name = names.get(usize::from(index));
         name.map_or_else(|| format!("reason {index}"), Clone::clone)
     };
+    let compared = match found.stream {
+        Stream::Filtered => format!("{} with another answer than recorded", found.differing),
+        Stream::Error => "nothing to compare with, since no answer to them was recorded".to_owned(),
+    };
     let mut text = format!(
-        "run {}: {} events through the filter, {} accepted, {} with another answer than recorded\n",
-        found.run, found.events, found.accepted, found.differing
+        "run {}: {} events through the filter, {} accepted, {compared}\n",
+        found.run, found.events, found.accepted
     );
     for Difference {
         trigger,

@@ -300,7 +300,7 @@ fn key_figures(summary: &RunSummary) -> Vec<(String, String)> {
         ("triggers", rate(counts.triggers)),
         (
             "dead time (offers refused)",
-            percent(summary.dead_time.refused_fraction, counts.offered, 2),
+            percent(summary.dead_time.refused_fraction, 2),
         ),
         ("Level-2 accepts", rate(counts.l2_accepted)),
         ("events stored", counts.events_stored.to_string()),
@@ -385,7 +385,7 @@ fn rate_figure(summary: &RunSummary) -> Option<Figure> {
     }
     let plot = LinePlot {
         title: "Rates over the run".to_owned(),
-        x: Axis::linear("time since start [s]"),
+        x: Axis::linear("time of data taking [s]"),
         y: Axis {
             title: "rate [Hz]".to_owned(),
             scale: Scale::Log,

@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use livetime_client::RunFolder;
+use livetime_node::chain_plan::ChainPlan;
+use livetime_node::machine_memory::{MemoryShort, check_memory};
 use livetime_node::packet_log::{PACKET_FILE, packet_files_of};
 #[cfg(not(feature = "cluster"))]
 use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, LossPolicy, ProcessFault};
 use livetime_node::{
-    Chain, ChainConfig, ChainOutcome, FilterConfig, RateSample, RunFiles, stored_latency,
+    Chain, ChainConfig, ChainOutcome, FilterConfig, LinkFault, RateSample, RunFiles, stored_latency,
 };
 use livetime_store::{Condition, Histogram, NoteError, RunBegin, RunEnd, RunNote, RunSummary};
-use livetime_wire::{DurationNs, RateHz, RunNs, TaiNs};
+use livetime_wire::{ByteSize, DurationNs, RateHz, RunNs, TaiNs};
 use signal_hook::iterator::Signals;
 
 use crate::command_words::shell_words;
@@ -218,9 +220,7 @@ fn take_data(
     let has_hosts = !config.hosts.hosts.is_empty();
     let processes = options.processes || config.processes || has_hosts;
     let faults = config::sort_faults(&options.source.fault, &config.chain, processes)?;
-    check_joining(&config, processes)?;
-    let notes = config::run_notes(&config, processes).into_iter();
-    notes.for_each(|note| say(format_args!("note: {note}")));
+    look_over(&config, processes)?;
     // The hosts end when this does.
     let signals = &mut readers.signals;
     let start = || hosts_of(&options.source, &text, &config.hosts, signals);
@@ -229,8 +229,7 @@ fn take_data(
     let RunConfig {
         mut chain, on_loss, ..
     } = config;
-    place(&mut chain, &directory);
-    chain.faults = faults.links;
+    place(&mut chain, &directory, faults.links);
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
     let begin = facts.begin_record(RunBegin::new(chain.run), &text, &chain.menu);
     align_spills(&mut chain, &begin);
@@ -261,7 +260,10 @@ fn take_data(
         patience,
     };
     let (ending, rates) = watch.until_end();
-    drop(control);
+    let to_orders = control.as_ref().map(Arc::downgrade).unwrap_or_default();
+    if let Ok(ask) = end_at_once::ask_once_more(to_orders) {
+        running.heed_end(ask);
+    }
     if ending.is_by_operator() {
         readers.end_is_wanted();
     }
@@ -275,7 +277,9 @@ fn take_data(
         notes,
         patience,
     };
-    Ok(ended.close_books(options, running.finish(), histograms, readers))
+    let outcome = running.finish();
+    drop(control);
+    Ok(ended.close_books(options, outcome, histograms, readers))
 }
 
 /// A run that has ended, and whose books are open.
@@ -332,9 +336,9 @@ impl EndedRun<'_> {
     }
 }
 
-/// Has a chain be the run of a directory.
-fn place(chain: &mut ChainConfig, directory: &RunDirectory) {
-    chain.run = directory.number();
+/// Has a chain be the run of a directory, with these faults.
+fn place(chain: &mut ChainConfig, directory: &RunDirectory, faults: Vec<LinkFault>) {
+    (chain.run, chain.faults) = (directory.number(), faults);
     if let Some(packets) = &mut chain.packets {
         packets.path = directory.file(PACKET_FILE);
     }
@@ -412,6 +416,19 @@ fn print_summary(
     })
 }
 
+/// Refuses what cannot be run here or like this, before there is a directory, and says what is to be known
+/// of the rest.
+fn look_over(config: &RunConfig, processes: bool) -> Result<(), Box<dyn std::error::Error>> {
+    check_joining(config, processes)?;
+    // Each host looks at its own memory.
+    if config.hosts.hosts.is_empty() {
+        check_room(&config.chain)?;
+    }
+    let notes = config::run_notes(config, processes).into_iter();
+    notes.for_each(|note| say(format_args!("note: {note}")));
+    Ok(())
+}
+
 /// Refuses filter units that are to join a run of threads.
 fn check_joining(config: &RunConfig, processes: bool) -> Result<(), &'static str> {
     if config.on_loss.filters_at_start.is_some() && !processes {
@@ -420,6 +437,15 @@ fn check_joining(config: &RunConfig, processes: bool) -> Result<(), &'static str
              cannot join a run; start it with `--processes`, or leave `units_max` out",
         );
     }
+    Ok(())
+}
+
+/// Refuses a run that takes more memory than there is here; says of one that takes much that it does.
+fn check_room(chain: &ChainConfig) -> Result<(), MemoryShort> {
+    let plan = ChainPlan::new(chain);
+    check_memory(&plan, |_| true)?;
+    let note = config::making_note(ByteSize(plan.memory_bytes(|_| true)));
+    note.iter().for_each(say);
     Ok(())
 }
 
@@ -626,16 +652,13 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
     };
     // Files that could not be written, and those that were left behind open.
     let mut writers = outcome.roles.iter();
-    let mut lost = outcome.lost_groups.iter();
-    let is_open = |writer| !outcome.run_files.contains_key(&format!("wr{writer}"));
     if writers.any(|(id, role)| id.starts_with("wr") && role.gauges.failed == 1)
-        || lost.any(|group| is_open(group.writer))
+        || outcome.files_left_open() > 0
     {
         condition |= Condition::INTERRUPTED;
     }
-    let failed = !outcome.filter_failures.is_empty();
     let damaged = outcome.counts.events_incomplete + outcome.flagged_fragments().all;
-    if faults || failed || damaged > 0 {
+    if faults || outcome.has_failed_filters() || damaged > 0 {
         condition |= Condition::DEGRADED;
     }
     if outcome.losses.total() > 0 || !outcome.conservation_problems().is_empty() {
@@ -652,12 +675,10 @@ fn close_files(
     mut end: RunEnd,
     readers: &mut Readers,
 ) -> Vec<String> {
+    let left_open = outcome.files_left_open();
     let files = std::mem::take(&mut outcome.run_files);
     let mut errors = Vec::new();
-    // That of a lost group stays where its writer was, as it left it.
-    let lost = outcome.lost_groups.iter();
-    let left_open = lost.filter(|group| !files.contains_key(&format!("wr{}", group.writer)));
-    if files.len() + left_open.count() < usize::from(writers) {
+    if files.len() + left_open < usize::from(writers) {
         errors.push(match files.len() {
             0 => "the run file is gone with its writer".to_owned(),
             there => format!("only {there} of {writers} writers have left their run file"),
@@ -704,7 +725,7 @@ fn end_record(
     };
     let mut end = RunEnd::new(outcome.run, condition, reason, outcome.ended_at.0)
         .with_counts(&outcome.counts, &outcome.losses);
-    end.menu = outcome.menu_counts();
+    (end.menu, end.menu_lacking) = (outcome.menu_counts(), outcome.menu_lacking());
     end.notes = notes.to_vec();
     end
 }

@@ -222,6 +222,9 @@ fn the_writer_may_die_again_and_again() {
     run.assert_only_writer_lost();
     let missing = whole.stored().len() - run.stored().len();
     assert_eq!(missing as u64, run.lost_in("store"));
+    // What the dead had copied is not known, and of what they stored nothing is set against it.
+    let copies = run.summary["copies_per_byte"].as_f64();
+    assert!(copies >= Some(1.0), "{copies:?}");
 }
 
 /// The run goes on without a readout unit: its sources are missing from then on, and named.

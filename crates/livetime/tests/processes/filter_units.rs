@@ -88,6 +88,27 @@ fn an_event_that_hangs_its_filter_is_kept_in_the_error_stream() {
     assert_eq!(run.differing(&whole), BTreeSet::from([event]));
 }
 
+/// With `on_loss = "stop"` the event that ends the run is given to nobody else.
+#[test]
+fn an_event_that_ends_the_run_costs_one_filter_unit() {
+    let _turn = turn();
+    let stop = |config: String| {
+        patient(config).replace("units = 1", "units = 2\nretries = 3\non_loss = \"stop\"")
+    };
+    let whole = Run::of(stop, &TRIGGERS);
+    let event = some_event(&whole);
+    let fault = format!("crash:{event}");
+    let run = Run::of(stop, &[&TRIGGERS[..], &["--fault", &fault]].concat());
+    assert_eq!(run.output.status.code(), Some(1), "{}", run.errors());
+    run.assert_accounted();
+    let failures = run.summary["filter_failures"].as_array().expect("a list");
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!(failures[0]["trigger"], event.to_string());
+    let deaths = failures[0]["deaths"].as_array().expect("a list");
+    assert_eq!(deaths.len(), 1, "{deaths:?}\n{}", run.errors());
+    assert!(run.errors().contains(&format!("it had event {event}")));
+}
+
 /// A run with these filter units, without an end of its own.
 pub(crate) fn endless(folder: &tempfile::TempDir, units: &str, faults: &[String]) -> Child {
     let config = std::fs::read_to_string(example()).expect("the example is there");

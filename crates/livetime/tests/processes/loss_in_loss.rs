@@ -35,6 +35,25 @@ fn assert_all_but_written(run: &Run, dead: &[&str], what: &str) {
     }
 }
 
+/// The first of them that the run cannot do without ends it, and says so; the others are named, too.
+#[test]
+fn all_that_die_with_the_one_that_ends_the_run_are_named() {
+    let _turn = turn();
+    let edit =
+        |config: String| patient(config).replace("units = 1", "units = 2\non_loss = \"continue\"");
+    let dead = ["fu0", "fu1", "evm", "bu0"];
+    let faults = dead.map(|role| format!("kill:{role}@1500triggers"));
+    let faults = faults.iter().flat_map(|fault| ["--fault", fault.as_str()]);
+    let arguments = ["--triggers", "6000", "--processes"].into_iter();
+    let run = Run::of(edit, &arguments.chain(faults).collect::<Vec<_>>());
+    assert_eq!(run.output.status.code(), Some(1), "{}", run.errors());
+    run.assert_accounted();
+    for role in dead {
+        let said = format!("the process of {role} ");
+        assert!(run.errors().contains(&said), "{role}: {}", run.errors());
+    }
+}
+
 #[test]
 fn an_event_manager_may_die_of_the_loss_of_a_builder_unit() {
     let _turn = turn();

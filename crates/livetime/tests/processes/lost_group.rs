@@ -73,6 +73,9 @@ fn a_group_that_dies_leaves_the_run_to_the_others() {
         let went_on = errors.matches("the others go on").count();
         assert!(went_on >= 2, "{roles:?}: {errors}");
         assert_eq!(run.lost_writers(), 1, "{roles:?}");
+        let condition = run.summary["run"]["condition"].as_str();
+        let condition = condition.expect("a text");
+        assert!(!condition.contains("INTERRUPTED"), "{roles:?}: {condition}");
         let writers = run.summary["writers"].as_array().expect("a list");
         let lost = usize::from(roles.contains(&"wr1"));
         assert_eq!(writers[lost]["lost"], true, "{roles:?}");

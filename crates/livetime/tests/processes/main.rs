@@ -12,6 +12,7 @@ mod contents;
 mod copied_program;
 mod cut_streams;
 mod data_links;
+mod data_taking;
 mod datagrams;
 mod draining_run;
 mod fault_table;

@@ -1,5 +1,7 @@
 //! What people get wrong: each problem with its code, place, what was found, what is allowed.
 
+use std::fs;
+
 use crate::workbench::{SMALL, Workbench, changed, finished, project};
 
 const RUN: [&str; 2] = ["run", "run.toml"];
@@ -157,7 +159,11 @@ fn pages_beyond_the_memory_of_the_machine_are_noted_and_not_taken() {
     let pages = "pages = 16777216\npage = \"4194240 B\"\n";
     bench.write("run.toml", SMALL.replace("pages = 512\n", pages));
     let check = bench.run(&["check", "run.toml"]).ended_with(0);
-    assert!(check.out.contains("the pages take 2"), "{}", check.out);
+    assert!(
+        check.out.contains("pages, rings and tables take 2"),
+        "{}",
+        check.out
+    );
     assert!(
         check.out.contains("livetime explain R0106"),
         "{}",
@@ -167,12 +173,12 @@ fn pages_beyond_the_memory_of_the_machine_are_noted_and_not_taken() {
         let run = bench.run(&[&RUN, options].concat()).ended_with(1);
         assert!(
             run.err
-                .contains("error: the pages and rings of the run take 2"),
+                .contains("error: the pages, rings and tables of the run take 2"),
             "{}",
             run.err
         );
         assert!(run.err.contains("livetime explain R0106"), "{}", run.err);
-        assert!(!bench.path("runs/000001/events.mcap").exists());
+        assert!(!bench.path("runs").exists(), "no number was given");
     }
     // As a batch system may allow it, 1 GiB of the smallest machine's.
     let limited =
@@ -218,6 +224,77 @@ fn packets_that_lost_items_are_said_at_the_end_of_the_run() {
         "{cut}"
     );
     assert!(!run("510").contains("trigger packets were longer"));
+}
+
+/// As `check` finds with the other problems.
+#[test]
+fn events_that_cannot_be_used_are_a_problem_of_their_key() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let source = "[[source]]\n";
+    let refused = |file: &str| {
+        let with = format!("{source}kind = \"recorded\"\nevents = \"{file}\"\n");
+        bench.write("events.toml", changed(SMALL, source, &with));
+        bench.run(&["check", "events.toml"]).ended_with(1).err
+    };
+    for file in ["missing.csv", "."] {
+        let said = refused(file);
+        assert!(said.starts_with("error[C0109]"), "{said}");
+        assert!(said.contains("1 problem in events.toml"), "{said}");
+    }
+    bench.write("events.csv", "Run,Event,pt1\n");
+    let said = refused("events.csv");
+    assert!(
+        said.contains("events.csv: its problems are below"),
+        "{said}"
+    );
+    assert!(said.contains("column eta1: found no such column"), "{said}");
+}
+
+#[test]
+fn a_window_that_takes_more_than_the_memory_is_noted_and_not_begun() {
+    let bench = Workbench::new();
+    let window = "[builder]\ntrigger_window = 1048576\nhistory = 1048576\n";
+    bench.write("run.toml", changed(SMALL, "[builder]\n", window));
+    // Without the tables of its readout units it would fit.
+    let limited =
+        |arguments: &[&str]| finished(bench.command_after("ulimit -v 1572864", arguments));
+    let check = limited(&["check", "run.toml"]).ended_with(0);
+    assert!(
+        check.out.contains("livetime explain R0106"),
+        "{}",
+        check.out
+    );
+    let run = limited(&RUN).ended_with(1);
+    assert!(
+        run.err.contains("`ulimit -v` allows 1.5 GiB"),
+        "{}",
+        run.err
+    );
+    // Neither does the index of events in a chain that is small otherwise.
+    bench.write("run.toml", SMALL);
+    let run = finished(bench.command_after("ulimit -v 150000", &RUN)).ended_with(1);
+    assert!(run.err.contains("livetime explain R0106"), "{}", run.err);
+    assert!(!bench.path("runs").exists(), "nothing was left behind");
+}
+
+#[test]
+fn a_configuration_is_read_once_and_without_its_mark() {
+    let bench = Workbench::new();
+    bench.write("run.toml", format!("\u{feff}{SMALL}"));
+    let piped = "cat run.toml | \"$0\" \"$@\"; exit $?";
+    let check = finished(bench.command_after(piped, &["check", "/dev/stdin"])).ended_with(0);
+    assert!(check.out.starts_with("/dev/stdin: good\n"), "{}", check.out);
+    // The line of the run goes in front of the text that is kept, whatever is in the command.
+    fs::rename(bench.path("run.toml"), bench.path("a\n[run]\nb.toml")).expect("it is ours");
+    let command = ["run", "a\n[run]\nb.toml", "--triggers", "10"];
+    bench.run(&command).ended_with(0);
+    bench
+        .run(&["check", "runs/000001/config.toml"])
+        .ended_with(0);
+    let kept = bench.read("runs/000001/config.toml");
+    let line = "# run 000001 was started by: livetime run $'a\\n[run]\\nb.toml' --triggers 10\n";
+    assert!(kept.starts_with(line), "{kept}");
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! The Level-3 menu in a run: its counts are those of the run, and replay and simulation agree.
 
+use std::fs::File;
+use std::io::BufReader;
+
+use livetime_store::RunReader;
 use serde_json::Value;
 
-use crate::workbench::{Workbench, assert_conserved, changed, count, example, value};
+use crate::workbench::{Workbench, assert_conserved, changed, count, example, flags, value};
 
 const MENU: &str = r#"[filter]
 name = "menu"
@@ -74,6 +78,43 @@ fn a_level_three_menu_counts_its_paths_and_streams() {
     for key in ["counts.events_built", "counts.filter_accepted"] {
         assert_eq!(count(&simulated, key), count(&document, key), "{key}");
     }
+    for path in ["Z", "MUON", "SAMPLE"] {
+        for what in ["passed", "fired"] {
+            let key = format!("filter_menu.paths.{path}.{what}");
+            assert_eq!(count(&simulated, &key), count(&document, &key), "{key}");
+        }
+    }
+    for stream in ["z", "leptons", "sample"] {
+        let key = format!("filter_menu.streams.{stream}.events");
+        assert_eq!(count(&simulated, &key), count(&document, &key), "{key}");
+    }
+    let stages = value(&simulated, "filter_menu.stage_ns").as_object();
+    assert!(stages.is_some_and(serde_json::Map::is_empty), "{simulated}");
+}
+
+/// Given a filter unit that dies, then the counts of the menu say whose share they lack, in the document
+/// and in the file; without, they say nothing.
+#[test]
+fn a_menu_says_whose_share_its_counts_lack() {
+    let bench = Workbench::new();
+    let two = "[filter]\nunits = 2\n";
+    bench.write("menu.toml", changed(&configuration(), "[filter]\n", two));
+    let lacking = |out: &str, fault: &[&str]| {
+        let arguments = ["run", "menu.toml", "--triggers", "8000", "--lossless"];
+        let options = ["--processes", "--json", "--out", out];
+        let run = bench.run(&[&arguments[..], &options, fault].concat());
+        let document = run.ended_with(0).document();
+        assert_conserved(&document);
+        let file = File::open(bench.path(&format!("{out}/events.mcap"))).expect("it is there");
+        let reader = RunReader::open(BufReader::new(file)).expect("a run file");
+        let of_record = reader.end().expect("a record").menu_lacking.clone();
+        let of_document = document["filter_menu"]["lacking"].clone();
+        (of_document, of_record)
+    };
+    assert_eq!(lacking("whole", &[]), (Value::Null, Vec::new()));
+    let killed = lacking("killed", &["--fault", "kill:fu0@4000triggers"]);
+    let name = "fu0~1".to_owned();
+    assert_eq!(killed, (Value::from(vec![name.clone()]), vec![name]));
 }
 
 /// Given a limit that no event keeps, then all of them are in the error stream, and in no count of a
@@ -102,6 +143,7 @@ fn events_over_their_time_are_named_and_counted_once() {
     let built = count(&document, "counts.events_built");
     assert!(built > 0, "{document}");
     assert_eq!(count(&document, "counts.events_stored"), built);
+    assert_eq!(flags(value(&document, "run.condition")), ["DEGRADED"]);
     let menu = value(&document, "filter_menu");
     assert_eq!(count(menu, "over_time"), built);
     for path in ["Z", "MUON", "SAMPLE"] {

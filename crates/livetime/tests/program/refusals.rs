@@ -73,8 +73,8 @@ fn nothing_measured_is_no_measurement() {
     refused(
         &bench,
         &[&paced[..], &["10us"]].concat(),
-        1,
-        &["give no trigger"],
+        2,
+        &["--rate 40 kHz gives nothing", "nothing would be measured"],
     );
     let cards = [
         "bench",
@@ -89,13 +89,9 @@ fn nothing_measured_is_no_measurement() {
     refused(
         &bench,
         &cards,
-        1,
-        &["--rate 1 Hz has no fragment", "nothing would be measured"],
+        2,
+        &["--rate 1 Hz gives nothing", "nothing would be measured"],
     );
-    let size = ["bench", "readout", "--channels", "1", "--size", "65540B"];
-    refused(&bench, &size, 1, &["--size is 65540 B"]);
-    let alone = ["bench", "floor", "--quick", "--duration", "1s"];
-    refused(&bench, &alone, 1, &["`--duration` goes with `--rate`"]);
     let zero = "[filter]\ntime_limit = \"0 s\"";
     bench.write("zero.toml", changed(SMALL, "[filter]", zero));
     refused(
@@ -104,6 +100,127 @@ fn nothing_measured_is_no_measurement() {
         1,
         &["C0006", "`filter.time_limit` is 0"],
     );
+}
+
+#[test]
+fn options_of_measurements_and_simulations_that_mean_nothing_are_wrong_usage() {
+    let bench = Workbench::new();
+    let cases: [(&[&str], &str); 9] = [
+        (
+            &["readout", "--channels", "1", "--size", "65540B"],
+            "64 KiB",
+        ),
+        (&["readout", "--channels", "1", "--size", "0B"], "64 B"),
+        (
+            &["floor", "--quick", "--duration", "1s"],
+            "`--duration` goes with `--rate`",
+        ),
+        (
+            &["loop", "--duration", "1s"],
+            "`--duration` goes with `--rate`",
+        ),
+        (&["floor", "--grid"], "`--grid` goes with `bench builder`"),
+        (&["loop", "--scale"], "`--scale` goes with `bench builder`"),
+        (
+            &["loop", "--channels", "1"],
+            "`--channels` goes with `bench readout`",
+        ),
+        (
+            &["floor", "--rate", "1kHz"],
+            "`--rate` goes with `bench loop`",
+        ),
+        (&["loop", "--rate", "0Hz"], "allowed are 0.001 Hz to 10 MHz"),
+    ];
+    for (arguments, said) in cases {
+        refused(&bench, &[&["bench"][..], arguments].concat(), 2, &[said]);
+    }
+    for arguments in [
+        &["sim", "run", "--preset", "nope"][..],
+        &["sim", "presets", "nope"],
+    ] {
+        refused(&bench, arguments, 2, &["nope", "`livetime sim presets`"]);
+    }
+}
+
+/// A file gives way to one that the same option wrote, and to nothing else: it may be of a run.
+#[test]
+fn results_take_the_place_of_former_ones_and_of_nothing_else() {
+    let bench = Workbench::new();
+    let scenario = "format = 1\npacket_times = 50\n[topology]\nkind = \"crossbar\"\nports = 4\n";
+    bench.write("x.toml", scenario);
+    std::fs::create_dir(bench.path("run")).expect("the folder is ours");
+    let of_run: [(&str, &[u8]); 4] = [
+        ("run/events.mcap", b"\x89MCAP0\r\n."),
+        ("run/summary.json", b"{}"),
+        ("run/config.toml", b"format = 1\n"),
+        ("run/report.html", b"<!doctype html>\n"),
+    ];
+    for (name, contents) in of_run {
+        bench.write(name, contents);
+    }
+    // Longer than any test where it is not refused at once.
+    let writers: [&[&str]; 6] = [
+        &["bench", "floor", "--page"],
+        &["study", "pulsar", "--out"],
+        &["study", "saft", "--out"],
+        &["sim", "run", "x.toml", "--csv"],
+        &["sim", "run", "x.toml", "--links"],
+        &["sim", "run", "x.toml", "--html"],
+    ];
+    for writer in writers {
+        for (name, contents) in of_run {
+            let place = format!("cannot write {name}: ");
+            let said = [place.as_str(), "the file is kept"];
+            refused(&bench, &[writer, &[name]].concat(), 1, &said);
+            let kept = std::fs::read(bench.path(name)).expect("it is there");
+            assert_eq!(kept, contents, "{writer:?}");
+        }
+    }
+    let outputs = ["--csv", "t.csv", "--links", "l.csv", "--html", "p.html"];
+    let simulate = [&["sim", "run", "x.toml"][..], &outputs].concat();
+    bench.run(&simulate).ended_with(0);
+    bench.run(&simulate).ended_with(0);
+    for (option, name) in [
+        ("--csv", "l.csv"),
+        ("--links", "t.csv"),
+        ("--html", "t.csv"),
+    ] {
+        let other = ["sim", "run", "x.toml", option, name];
+        refused(&bench, &other, 1, &["that is no ", "of this program"]);
+    }
+}
+
+#[test]
+fn a_document_is_taken_by_its_bench_alone_and_with_verdicts_that_follow() {
+    let bench = Workbench::new();
+    let document = |targets: &str| {
+        format!(
+            "{{\"schema\": \"livetime.bench/1\", \"bench\": \"ring\", \"machine\": {{\"quick\": true}}, \
+             \"floor\": {{}}, \"result\": {{}}, \"ratio\": {{\"gain\": 2}}, \"targets\": {{{targets}}}}}"
+        )
+    };
+    let target = |met: bool| {
+        format!("\"a\": {{\"value\": 1, \"target\": 2, \"bound\": \"at_least\", \"met\": {met}}}")
+    };
+    bench.write("ring.json", document(&target(false)));
+    bench.write("wrong.json", document(&target(true)));
+    bench.write("run.json", "{\"schema\": \"livetime.run/1\"}");
+    let from = ["bench", "ring", "--from", "ring.json", "--page", "page.md"];
+    for _ in 0..2 {
+        let shown = bench.run(&from).ended_with(0).out;
+        assert!(shown.contains("NOT MET    a: 1, at least 2"), "{shown}");
+        assert!(shown.contains("the figures mean little"), "{shown}");
+    }
+    for (name, file, said) in [
+        ("floor", "ring.json", "`bench` is \"ring\", not \"floor\""),
+        ("all", "ring.json", "`bench` is \"ring\", not \"all\""),
+        ("ring", "run.json", "`schema` is \"livetime.run/1\""),
+        ("ring", "wrong.json", "1 is not at least 2"),
+    ] {
+        let begin = format!("error: {file} is no document of `bench {name}`: ");
+        let arguments = ["bench", name, "--from", file];
+        refused(&bench, &arguments, 1, &[begin.as_str(), said]);
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::workbench::{SMALL, Workbench, changed, count, example, recorded, value};
 
 /// Takes a run of the example with recorded or drawn muon pairs, and returns its bench.
@@ -155,6 +157,148 @@ fn packets_that_the_run_recorded_and_that_are_gone_are_counted() {
     let text = text.ended_with(1).out;
     let said = "out/packets-1.mcap is not there, with 10000 packets that the run recorded";
     assert!(text.contains(said), "{text}");
+}
+
+/// A configuration that records the packets of so many trigger nodes.
+fn recording(nodes: u16) -> String {
+    let config = changed(SMALL, "[store]\n", "[store]\ntrigger_packets = true\n");
+    let of_nodes = format!("[trigger]\nnodes = {nodes}\n");
+    changed(&config, "[trigger]\n", &of_nodes)
+}
+
+/// A node that dies has not counted its packets, and takes the last of them along: how many there must be
+/// follows from the decisions.
+#[test]
+fn packets_that_a_node_took_with_it_are_counted() {
+    for (nodes, node) in [(3_u64, 1), (1, 0)] {
+        let bench = Workbench::new();
+        bench.write("run.toml", recording(nodes as u16));
+        let fault = format!("kill:trg{node}@1000triggers");
+        let options = ["--triggers", "40000", "--lossless", "--processes"];
+        let place = ["--fault", &fault, "--out", "out"];
+        let run = bench.run(&[&["run", "run.toml"][..], &options, &place].concat());
+        let run = run.ended_with(1);
+        let said = format!("trg{node}~1 died with the count of trigger packets that it recorded");
+        assert!(run.out.contains(&said), "{}", run.out);
+        let summary: Value =
+            serde_json::from_str(&bench.read("out/summary.json")).expect("a document");
+        let decisions =
+            count(&summary, "counts.l2_accepted") + count(&summary, "counts.l2_rejected");
+        let others = (0..nodes).filter(|other| *other != node);
+        let others =
+            others.map(|other| count(&summary, &format!("roles.trg{other}.packets_recorded")));
+        let uncounted = decisions.saturating_sub(others.sum());
+        assert_eq!(count(&summary, "packets_uncounted"), uncounted, "{summary}");
+        assert!(decisions > 0, "{summary}");
+
+        let replay = || bench.run(&["replay", "out", "--into", "trigger", "--json"]);
+        let name = match node {
+            0 => "packets.mcap".to_owned(),
+            _ => format!("packets-{node}.mcap"),
+        };
+        let replayed = replay().ended_with(1);
+        let warned = format!("warning: out/{name}: ");
+        assert!(replayed.err.contains(&warned), "{}", replayed.err);
+        let replayed = replayed.document();
+        assert_eq!(
+            replayed["files_open"],
+            serde_json::json!([name]),
+            "{replayed}"
+        );
+        assert_eq!(count(&replayed, "differing"), 0, "{replayed}");
+        let accounted = count(&replayed, "events") + count(&replayed, "missing");
+        assert!(accounted >= decisions, "{decisions}: {replayed}");
+        fs::remove_file(bench.path("out").join(&name)).expect("it is there");
+        let gone = replay().ended_with(1).document();
+        assert_eq!(gone["files_missing"], serde_json::json!([name]), "{gone}");
+        assert_eq!(count(&gone, "missing"), uncounted, "{gone}");
+        let text = bench.run(&["replay", "out", "--into", "trigger"]);
+        let said =
+            format!("out/{name} is not there, with {uncounted} packets that the run decided on");
+        assert!(text.out.contains(&said), "{}", text.out);
+    }
+}
+
+#[test]
+fn packets_of_a_run_that_was_killed_are_doubted() {
+    let bench = Workbench::new();
+    bench.write("run.toml", recording(2));
+    let mut running = bench.start(&["run", "run.toml", "--lossless", "--out", "out"]);
+    let names = ["packets.mcap", "packets-1.mcap"];
+    for name in names {
+        running.wait_for_bytes(&bench.path("out").join(name), 20_000);
+    }
+    running.kill();
+    let replay = || bench.run(&["replay", "out", "--into", "trigger", "--json"]);
+    let replayed = replay().ended_with(1);
+    for name in names {
+        let warned = format!("warning: out/{name}: ");
+        assert!(replayed.err.contains(&warned), "{}", replayed.err);
+    }
+    let replayed = replayed.document();
+    assert_eq!(
+        replayed["files_open"],
+        serde_json::json!(names),
+        "{replayed}"
+    );
+    assert!(count(&replayed, "events") > 0, "{replayed}");
+    // Its configuration tells that there were two.
+    fs::remove_file(bench.path("out/packets.mcap")).expect("it is there");
+    let gone = replay().ended_with(1).document();
+    assert_eq!(
+        gone["files_missing"],
+        serde_json::json!(["packets.mcap"]),
+        "{gone}"
+    );
+    assert!(count(&gone, "events") > 0, "{gone}");
+}
+
+#[test]
+fn packets_are_decided_on_by_the_nodes_that_recorded_them() {
+    let bench = taken_with_packets_by(2, &[]);
+    bench.write("one.toml", example());
+    let replay = |config| {
+        let options = ["replay", "out", "--into", "trigger", "--filter-of", config];
+        bench
+            .run(&[&options[..], &["--json"]].concat())
+            .ended_with(0)
+    };
+    let of_one = replay("one.toml");
+    let said = "note: one.toml has `nodes = 1` under [trigger], which is not used";
+    assert!(of_one.err.contains(said), "{}", of_one.err);
+    assert_eq!(count(&of_one.document(), "differing"), 0);
+    let of_two = replay("example.toml");
+    assert!(!of_two.err.contains("nodes"), "{}", of_two.err);
+}
+
+/// No answer to an event of the error stream was recorded that another could differ from.
+#[test]
+fn events_of_the_error_stream_are_compared_with_nothing() {
+    let bench = Workbench::new();
+    let menu = "name = \"menu\"\nevent_limit = \"1 ns\"\nstreams = [\"sample\"]\n\n\
+                [[filter.path]]\nname = \"SAMPLE\"\ncut = \"all\"\nprescale = 5\n\
+                streams = [\"sample\"]\n";
+    bench.write("run.toml", changed(SMALL, "name = \"accept_all\"\n", menu));
+    let options = ["--triggers", "1000", "--lossless", "--out", "out"];
+    bench
+        .run(&[&["run", "run.toml"][..], &options].concat())
+        .ended_with(0);
+    let unlimited = changed(menu, "event_limit = \"1 ns\"\n", "");
+    bench.write(
+        "free.toml",
+        changed(SMALL, "name = \"accept_all\"\n", &unlimited),
+    );
+    for more in [&[][..], &["--filter-of", "free.toml"]] {
+        let options = ["replay", "out", "--stream", "error"];
+        let options = [&options[..], more].concat();
+        let replayed = bench.run(&[&options[..], &["--json"]].concat());
+        let replayed = replayed.ended_with(0).document();
+        assert_eq!(count(&replayed, "events"), 100, "{replayed}");
+        assert_eq!(replayed["differing"], Value::Null, "{replayed}");
+        let said = bench.run(&options).ended_with(0).out;
+        assert!(said.contains("no answer to them was recorded"), "{said}");
+        assert!(!said.contains("another answer"), "{said}");
+    }
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::workbench::{SMALL, Workbench, count, example};
+use serde_json::Value;
+
+use crate::workbench::{SMALL, Workbench, count, example, value};
 
 /// Where the highest bin of the mass plot has its centre [GeV], read from the outline of its bins
 /// and the labels of its axis.
@@ -103,6 +105,8 @@ fn what_nobody_has_measured_is_no_zero() {
     let out = bench.run(&none).ended_with(0).out;
     for line in [
         " triggers, 0 Hz Level-2 accepts (-), 0 Hz stored\n",
+        "\n  dead time  - of offers refused (0 full buffers, 0 XOFF, 0 late), ",
+        "\n  built      0.0 MB/s of payload, - copies per stored byte after the link page\n",
         "\n  decision   none known\n",
         "\n  build      none known\n",
     ] {
@@ -110,6 +114,7 @@ fn what_nobody_has_measured_is_no_zero() {
     }
     let page = bench.read("runs/000001/report.html");
     for part in [
+        "<div>dead time (offers refused)<b>-</b></div>",
         "<div>decision latency, median<b>-</b></div>",
         "<td>decision</td><td class=\"n\">0</td><td>-</td>",
         "Rates over the run are not drawn: they are means over whole intervals of 1 s, of which the \
@@ -118,6 +123,12 @@ fn what_nobody_has_measured_is_no_zero() {
         assert!(page.contains(part), "{part}: {page}");
     }
     assert!(!page.contains("aria-label=\"Rates over the run\""));
+    let unknown = [
+        "dead_time.refused_fraction",
+        "copies_per_byte",
+        "latency.build.max",
+    ];
+    assert_null(&summary_of(&bench, "runs/000001"), &unknown);
 
     let killed = ["run", "small.toml", "--processes"];
     let killed = bench.run(&[&killed[..], &["--fault", "kill:src0@200ms"]].concat());
@@ -126,6 +137,27 @@ fn what_nobody_has_measured_is_no_zero() {
         " of offers refused; nobody knows why, nor how long it was busy: that went with src0\n";
     assert!(out.contains(line), "{out}");
     assert!(out.contains("\n  decision   none known\n"), "{out}");
+    let summary = summary_of(&bench, "runs/000002");
+    let unknown = [
+        "dead_time.busy_fraction",
+        "latency.decision.p50",
+        "latency.decision.over.ppm",
+    ];
+    assert_null(&summary, &unknown);
+    assert_eq!(count(&summary, "latency.decision.count"), 0);
+    let refused = value(&summary, "dead_time.refused_fraction");
+    assert!(refused.is_number(), "both ends of a hop count: {summary}");
+}
+
+fn summary_of(bench: &Workbench, run: &str) -> Value {
+    serde_json::from_str(&bench.read(&format!("{run}/summary.json"))).expect("it is JSON")
+}
+
+/// What nobody knows has its key in a document, and no figure.
+fn assert_null(document: &Value, paths: &[&str]) {
+    for path in paths {
+        assert!(value(document, path).is_null(), "{path}: {document}");
+    }
 }
 
 /// Of a run whose drain takes long, since events wait for a link that is down.

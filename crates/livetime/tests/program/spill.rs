@@ -31,7 +31,7 @@ fn events_come_in_the_gates_and_carry_the_read_back() {
     let document = bench.run(&arguments).ended_with(0).document();
     assert_conserved(&document);
     let of_source = |name: &str| count(&document, &format!("roles.src0.{name}"));
-    // The schedule goes on for as long as the run takes to end after its duration.
+    // A program that stands still ends its run later, in further turns of the schedule.
     assert!(of_source("gates_opened") >= 3);
     assert!(of_source("triggers_scheduled") >= 3);
     assert!(of_source("ramps_started") >= 36);

@@ -88,6 +88,9 @@ fn a_paused_run_takes_no_triggers_and_has_no_dead_time_of_it() {
         // A thread comes to it in its next duty cycle.
         let triggers = triggers_that_stay(&bench);
         assert!(order(&bench, "status").contains("run 1 is paused"));
+        // Once a second has passed in the pause, no offer counts in the rates.
+        while !order(&bench, "status").contains("dead time -\n") {}
+        wait_for(&bench, |now| now["rates"]["refused_fraction"].is_null());
         order(&bench, "resume");
         assert!(refused(&bench, "resume").contains("not paused"));
         wait_for(&bench, |status| {

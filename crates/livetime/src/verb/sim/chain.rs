@@ -15,7 +15,7 @@ use livetime_fabric::chain::{
 };
 use livetime_node::link::LinkTransport;
 use livetime_node::{ChainConfig, DataLinkConfig, FilterConfig, latency_summary};
-use livetime_store::summary::{DeadTime, Latencies, RunIdentification};
+use livetime_store::summary::{DeadTime, FilterMenuSummary, Latencies, RunIdentification};
 use livetime_store::{RunBegin, RunReader, RunSummary};
 use livetime_wire::{DurationNs, RateHz, RunNumber};
 
@@ -25,7 +25,7 @@ use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
 use crate::output_place;
 use crate::run_directory;
-use crate::run_summary::{BUILD_BOUND, RunFacts, latency_of};
+use crate::run_summary::{BUILD_BOUND, RunFacts, latency_of, percent};
 
 /// Run number of simulated runs, which take none from the counter file.
 const SIMULATED_RUN: RunNumber = RunNumber(1);
@@ -286,19 +286,21 @@ fn summarise(facts: &RunFacts, outcome: &SimulatedOutcome, bound: DurationNs) ->
     let mut summary =
         RunSummary::new(run, &outcome.counts, &outcome.losses, latency).with_digest(outcome.digest);
     summary.dead_time = DeadTime {
-        refused_fraction: outcome.dead_time.refused_fraction(),
-        busy_fraction: outcome.dead_time.busy_fraction(),
+        refused_fraction: (outcome.dead_time.offered > 0)
+            .then(|| outcome.dead_time.refused_fraction()),
+        busy_fraction: Some(outcome.dead_time.busy_fraction()),
     };
     let in_events = outcome.counts.fragments_in_built + outcome.counts.fragments_in_incomplete;
     let mean_bytes = outcome.bytes_sent as f64 / outcome.counts.fragments_sent.max(1) as f64;
     summary.throughput_bytes_per_s = in_events as f64 * mean_bytes / duration_s.max(1e-9);
+    summary.filter_menu = FilterMenuSummary::of_counts(&outcome.units.menu, duration_s);
     summary.simulated = true;
     summary.command = command_words::without_out(&facts.command);
     summary
 }
 
 /// Bytes written into chunks for each payload byte of the stored events, headers included.
-fn copies_per_byte(outcome: &SimulatedOutcome) -> Result<f64, Box<dyn std::error::Error>> {
+fn copies_per_byte(outcome: &SimulatedOutcome) -> Result<Option<f64>, Box<dyn std::error::Error>> {
     let mut reader = RunReader::open(Cursor::new(&outcome.run_file))?;
     let (mut written, mut payload) = (0, 0);
     while let Some(event) = reader.next_event()? {
@@ -308,7 +310,7 @@ fn copies_per_byte(outcome: &SimulatedOutcome) -> Result<f64, Box<dyn std::error
             .map(|entry| u64::from(entry.words))
             .sum::<u64>();
     }
-    Ok(written as f64 / payload.max(1) as f64)
+    Ok((payload > 0).then(|| written as f64 / payload as f64))
 }
 
 fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
@@ -323,9 +325,9 @@ fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
     let source = &outcome.units.source;
     if source.refused() > 0 {
         text += &format!(
-            "  dead time {:.3} % of offers refused ({} full buffers, {} XOFF, {} late); {} refused by the \
+            "  dead time {} of offers refused ({} full buffers, {} XOFF, {} late); {} refused by the \
              trigger gate, which is no dead time\n",
-            summary.dead_time.refused_fraction * 100.0,
+            percent(summary.dead_time.refused_fraction, 3),
             source.refused_buffers,
             source.refused_xoff,
             source.refused_late,

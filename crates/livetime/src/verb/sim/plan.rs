@@ -82,7 +82,7 @@ pub(crate) struct Options {
     /// Look at this protocol only; may be given several times
     #[arg(long, value_name = "PROTOCOL")]
     protocol: Vec<ProtocolOption>,
-    /// Events of a judged run at least; more take longer and show more
+    /// Events that a judged run is long enough for, to some percent; more take longer and show more
     #[arg(long, value_name = "N", default_value_t = EVENTS_USUAL)]
     events: u64,
     /// Seed of the simulations

@@ -71,6 +71,7 @@ const PRESETS: &[Preset] = &[
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Print the scenario of this name instead of the list
+    #[arg(value_parser = parse_name)]
     name: Option<String>,
 }
 
@@ -101,6 +102,16 @@ pub(crate) fn load(name: &str, overrides: ScenarioOverrides) -> Result<LoadedSce
     let preset = find(name)?;
     let text = preset.text.to_owned();
     read_scenario(preset.name, text, Path::new("."), overrides)
+}
+
+/// A name on the command line.
+///
+/// # Errors
+/// Where there is none of that name.
+pub(super) fn parse_name(name: &str) -> Result<String, String> {
+    let is_known = PRESETS.iter().any(|preset| preset.name == name);
+    let unknown = || "there is no such preset; `livetime sim presets` lists them".to_owned();
+    is_known.then(|| name.to_owned()).ok_or_else(unknown)
 }
 
 fn find(name: &str) -> Result<&'static Preset, String> {

@@ -516,3 +516,31 @@ fn sizes_that_are_refused_are_said_as_they_were_written() {
     assert_eq!(found("datagram", "65481 B").as_deref(), Some("65481 B"));
     assert_eq!(found("fragment_max", "16385 B").as_deref(), Some("16385 B"));
 }
+
+#[test]
+fn limits_are_said_in_the_units_of_their_key() {
+    let allowed = |key: &str, size: &str| {
+        let text = format!("{LEAST}kind = \"udp\"\n{key} = \"{size}\"\n");
+        let mut problems = read_plain(&text).problems;
+        problems.retain(|problem| problem.path == format!("link[1].{key}"));
+        problems
+            .pop()
+            .map(|problem| (problem.found, problem.allowed))
+    };
+    let pair = |found: &str, allowed: &str| Some((found.to_owned(), allowed.to_owned()));
+    assert_eq!(
+        allowed("datagram", "65484 B"),
+        pair("65484 B", "4 B to 65480 B")
+    );
+    assert_eq!(
+        allowed("datagram", "3 B"),
+        pair("3 B", "a multiple of 4 B from 4 B to 65480 B")
+    );
+    assert_eq!(
+        allowed("socket_buffer", "1 B"),
+        pair("1 B", "4 KiB to 1 GiB")
+    );
+    let spot = format!("{LEAST}[trigger]\nbeam_spot = [\"0.5 um\", \"0 um\"]\n");
+    let problem = read_plain(&spot).problems.pop().expect("half a um");
+    assert!(problem.allowed.contains("in whole um"), "{problem:?}");
+}
