@@ -87,8 +87,11 @@ impl LaunchedHosts {
         self.signal(Signal::TERM);
         self.await_all(SIGNAL_PATIENCE);
         for (_, mut launcher) in self.launchers.drain(..) {
-            if end_of(&launcher).is_none() {
-                signal(&launcher, Signal::KILL);
+            match end_of(&launcher) {
+                None => signal(&launcher, Signal::KILL),
+                // What it was just starting when it was told has not heard it: shells hold signals back
+                // meanwhile.
+                Some(_) => signal(&launcher, Signal::TERM),
             }
             // It has ended; there is nothing to say about how.
             let _reaped = launcher.wait();
@@ -217,12 +220,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let pipe = folder.path().join("pipe");
         let path = pipe.display();
+        // Starts something after the signal, as a shell that holds it back until it has.
+        let late = "trap 'trap - TERM; sleep 1000 & exit 0' TERM";
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("there is mkfifo").success());
         for line in [
             format!("exec > {path}; echo there; trap '' TERM; sleep 1000; true"),
             format!("exec > {path}; echo there; sleep 1000 & exit 0"),
             format!("exec > {path}; echo there; sleep 1000; true"),
+            format!("exec > {path}; {late}; echo there; while :; do sleep 0.01; done"),
         ] {
             let mut launched = launched(&line);
             let file = std::fs::File::open(&pipe).expect("somebody writes");

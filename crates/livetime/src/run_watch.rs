@@ -520,7 +520,10 @@ mod tests {
         rates.look(&snapshot(60_000, 9500), true);
         let (shown, interval) = rates.present(&snapshot(60_100, 9500));
         let shown = shown.expect("the rates of an interval");
-        assert_eq!((shown.trigger_hz, shown.at_s, interval), (0.0, 60.0, 1.0));
+        assert_eq!(
+            (shown.trigger_hz, shown.at_s.round(), interval),
+            (0.0, 60.0, 1.0)
+        );
     }
 
     /// Given triggers from 3 s on, and a watch that looks at them later, then the first interval begins
