@@ -172,15 +172,15 @@ fn uncounted_remark(summary: &RunSummary) -> Option<String> {
     ))
 }
 
-/// That most triggers were offered too late, as when a run has begun before its hosts were told so.
+/// That most triggers were offered too late, as when an aligned run has begun before its roles were there.
 fn late_remark(summary: &RunSummary) -> Option<String> {
     let late = of_roles(summary, "refused_late");
     let offered = summary.counts.offered;
     (late > offered / 2).then(|| {
         format!(
             "{late} of {offered} offered triggers were refused as late: the front-ends stood still, or the \
-             time of the run had begun long before they were told to start, as when hosts answer slowly; \
-             then give it more `duration`, or count `triggers`"
+             time of the run, which `align` of [timing] sets, had begun long before they were there; then \
+             give it more `duration`, or count `triggers`"
         )
     })
 }

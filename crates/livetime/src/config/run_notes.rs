@@ -9,7 +9,7 @@ use livetime_wire::{ByteSize, DurationNs};
 
 use super::RunConfig;
 
-/// So much memory takes seconds to make.
+/// So much memory takes noticeably long to make.
 const MAKING_SAID: ByteSize = ByteSize(1 << 30);
 
 /// What `check` and `run` say beside the problems; `processes` says whether roles get a process each.
@@ -69,8 +69,8 @@ pub(crate) fn memory_note(config: &RunConfig) -> Option<String> {
 pub(crate) fn making_note(bytes: ByteSize) -> Option<String> {
     (bytes >= MAKING_SAID).then(|| {
         format!(
-            "note: {bytes} of pages, rings and tables are made first, which takes a few seconds for each \
-             GiB; a signal is heard after that"
+            "note: {bytes} of pages, rings and tables are made and touched first, which takes \
+             a while; a signal is heard after that"
         )
     })
 }
