@@ -23,6 +23,7 @@ mod builder_loss;
 mod busy;
 mod check;
 mod control;
+mod deliveries;
 mod engine;
 mod event;
 mod foresight;

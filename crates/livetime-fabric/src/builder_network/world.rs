@@ -1,39 +1,37 @@
-//! The world: units on hosts, networks between them, and what happens at each kernel event.
+//! The world: units on hosts, networks between them, and what happens at each kernel event. What
+//! networks bring is in [`super::deliveries`], what builder units say in [`super::letters`].
 //!
 //! A message changes a unit's state when it comes; what the unit then says leaves when its
 //! processor is through with both. Readout units that shape by blocks look at their messages when
 //! they fill a block, so that a message costs one event of the kernel.
 
-use livetime_builder::{
-    AcceptedTrigger, Block, Handled, MessageCopy, PhaseBarrier, ShiftSchedule,
-    barrel_shifter::Piece,
-};
+use livetime_builder::{AcceptedTrigger, Block, Handled, MessageCopy, PhaseBarrier, ShiftSchedule};
 use livetime_wire::message::{BuilderMessage, Envelope, EventTicket, PhaseDemand};
 use livetime_wire::{DurationNs, L2Mask, RunNs, SourceId, TriggerNumber, UnitId, UnitKind};
 
-use super::adapter::{Adapter, Cargo, Outlet, Sending, Wanted, ends_in, injection};
+use super::adapter::{Adapter, Cargo, Outlet, Wanted, injection};
 use super::check::{Check, Sizes};
 use super::control::Texts;
 use super::engine::Engine;
 use super::event::{EventWord, NetworkEvent};
 use super::foresight::Foreseen;
 use super::hosts::{
-    BuilderHost, FIRST_EPOCH, Finishing, Intake, Letter, ManagerHost, ReadoutHost, adapters,
-    builder_hosts, readout_hosts,
+    BuilderHost, FIRST_EPOCH, Finishing, Letter, ManagerHost, ReadoutHost, adapters, builder_hosts,
+    readout_hosts,
 };
 use super::moving::Moving;
 use super::packet_loss::PacketDamage;
-use super::parts::{Fate, Parts};
-use super::placement::{NONE, units_at};
+use super::parts::Parts;
+use super::placement::units_at;
 use super::tally::Tally;
 use super::two_step::Steps;
 use super::{BuilderNetwork, ShaperPlace, Shaping};
 use crate::address::NodeId;
 use crate::kernel::World;
 use crate::network::arrival::ArrivalTimes;
-use crate::network::port::{Delivery, Parcel};
+use crate::network::port::Parcel;
 use crate::network::topology::Topology;
-use crate::network::{Arrival, Load, buffered, wormhole};
+use crate::network::{Arrival, Load};
 use crate::queue::EventClass;
 use crate::random::RandomStreams;
 use crate::scenario::Switching;
@@ -50,7 +48,7 @@ pub(super) struct NetworkWorld<'t> {
     pub(super) plan: &'t BuilderNetwork,
     pub(super) topology: &'t Topology,
     pub(super) load: &'t Load,
-    byte_time: ByteTime,
+    pub(super) byte_time: ByteTime,
     pub(super) engines: Vec<Engine<'t>>,
     /// Whether packets might wait for each other for ever.
     pub(super) may_deadlock: bool,
@@ -438,7 +436,7 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// Has a readout unit woken when it or its linear shift has something to do though nothing comes.
-    fn arm_readout(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
+    pub(super) fn arm_readout(&mut self, unit: u16, s: &mut Scheduler<EventWord>) {
         let mut timeout = self.readouts[usize::from(unit)].unit.poll_timeout();
         if let Shaping::LinearShift { .. } = self.plan.shaping {
             let adapters = &self.adapters[usize::from(unit) * self.rails..][..self.rails];
@@ -448,7 +446,7 @@ impl<'t> NetworkWorld<'t> {
         self.arm(1 + self.builders.len() + usize::from(unit), timeout, s);
     }
 
-    fn feed_adapter(&mut self, unit: u16, rail: usize, s: &mut Scheduler<EventWord>) {
+    pub(super) fn feed_adapter(&mut self, unit: u16, rail: usize, s: &mut Scheduler<EventWord>) {
         let now = s.now();
         let hosts = &self.plan.hosts;
         let tag = self.next_cargo();
@@ -489,197 +487,6 @@ impl<'t> NetworkWorld<'t> {
                     return;
                 }
             }
-        }
-    }
-
-    /// A step of a network without buffers: what it delivers frees its link.
-    fn take_wormhole_step(
-        &mut self,
-        network: usize,
-        step: wormhole::Step,
-        s: &mut Scheduler<EventWord>,
-    ) {
-        let pending = self.pending(s);
-        let Engine::Wormhole(engine) = &mut self.engines[network] else {
-            return;
-        };
-        let delivery = engine.take_step(step, s);
-        if self.may_deadlock {
-            self.note_step(network, delivery.iter().len(), pending, s);
-        }
-        if let Some(delivery) = delivery {
-            self.foresee_deliveries(s);
-            self.deliver(network, delivery, s);
-            self.use_link(network, delivery.from, s);
-        }
-    }
-
-    /// A step of a network with buffers: what it delivered and lost, and which links are free now.
-    /// Nothing is added to its lists meanwhile.
-    fn take_buffered_step(
-        &mut self,
-        network: usize,
-        step: buffered::Step,
-        s: &mut Scheduler<EventWord>,
-    ) {
-        let pending = self.pending(s);
-        let Engine::Buffered(engine) = &mut self.engines[network] else {
-            return;
-        };
-        engine.take_step(step, s);
-        let port = engine.hosts_mut();
-        let mut delivered = std::mem::take(&mut port.delivered);
-        let mut lost = std::mem::take(&mut port.lost);
-        let mut idle = std::mem::take(&mut port.idle);
-        if self.may_deadlock {
-            self.note_step(network, delivered.len() + lost.len(), pending, s);
-        }
-        for delivery in delivered.drain(..) {
-            self.deliver(network, delivery, s);
-        }
-        for tag in lost.drain(..) {
-            self.lose_packet(tag, s);
-        }
-        for source in idle.drain(..) {
-            self.use_link(network, source, s);
-        }
-        if let Engine::Buffered(engine) = &mut self.engines[network] {
-            let port = engine.hosts_mut();
-            (port.delivered, port.lost, port.idle) = (delivered, lost, idle);
-        }
-    }
-
-    /// The link of a source is free: its host sends what comes next.
-    fn use_link(&mut self, network: usize, source: u32, s: &mut Scheduler<EventWord>) {
-        if network == self.rails {
-            return self.send_letters(self.builder_at[source as usize], s);
-        }
-        let unit = self.readout_at[source as usize];
-        self.adapters[usize::from(unit) * self.rails + network].is_idle = true;
-        if self.is_readout_dead(unit) {
-            return;
-        }
-        self.work(unit, s);
-        self.feed_adapter(unit, network, s);
-        if let Shaping::LinearShift { .. } = self.plan.shaping {
-            self.arm_readout(unit, s);
-        }
-    }
-
-    fn deliver(&mut self, network: usize, delivery: Delivery, s: &mut Scheduler<EventWord>) {
-        let Delivery { from, parcel } = delivery;
-        if self.is_damaged() {
-            return self.drop_damaged(parcel.tag);
-        }
-        let cargo = self.unload(parcel.tag);
-        if let Cargo::Letter { text, sequence } = cargo {
-            let to = UnitId::readout(self.readout_at[parcel.to as usize]);
-            self.receive(to, text, sequence, s);
-            return;
-        }
-        let readout = self.readout_at[from as usize];
-        let unit = self.builder_at[parcel.to as usize];
-        let is_gone = unit == NONE || self.builders[usize::from(unit)].is_dead;
-        match cargo {
-            Cargo::Block { .. } if is_gone => {
-                self.tally.withdrawn += ends_in(&self.blocks[parcel.tag as usize].pieces);
-            }
-            Cargo::Fragment(_) if is_gone => self.tally.withdrawn += 1,
-            Cargo::Block { payload } => {
-                self.count_carried(parcel.bytes, payload, s.now());
-                self.take_block(network, (readout, unit), parcel.tag, s);
-            }
-            Cargo::Fragment(sending) => {
-                self.count_carried(parcel.bytes, parcel.bytes, s.now());
-                self.take_fragment((readout, unit), sending, s);
-            }
-            Cargo::Part(number) => {
-                let fate = if is_gone {
-                    Fate::Withdrawn
-                } else {
-                    self.count_carried(parcel.bytes, parcel.bytes, s.now());
-                    Fate::Whole
-                };
-                if let Some(sending) = self.end_part(number, fate) {
-                    self.take_fragment((readout, unit), sending, s);
-                }
-            }
-            Cargo::Letter { .. } => {}
-        }
-    }
-
-    /// Counts the payload of a packet of `bytes` that came over the link of a builder unit.
-    #[inline]
-    fn count_carried(&mut self, bytes: u32, payload: u32, now: SimPs) {
-        let bytes = u64::from(bytes) + u64::from(self.load.overhead_bytes);
-        self.tally
-            .carry(now, self.byte_time.of(bytes), payload.into());
-    }
-
-    /// A whole fragment comes to a builder unit.
-    fn take_fragment(
-        &mut self,
-        (readout, unit): (u16, u16),
-        sending: Sending,
-        s: &mut Scheduler<EventWord>,
-    ) {
-        let piece = Piece {
-            trigger: sending.trigger,
-            source: SourceId(readout.into()),
-            offset: 0,
-            bytes: sending.bytes,
-            total: sending.bytes,
-        };
-        let mut intake = Intake::default();
-        let host = &mut self.builders[usize::from(unit)];
-        intake.hand_in(&mut host.unit, s.now(), readout, &piece);
-        self.note_intake(unit, &intake, s);
-    }
-
-    /// A block comes to a builder unit.
-    fn take_block(
-        &mut self,
-        network: usize,
-        (readout, unit): (u16, u16),
-        tag: u32,
-        s: &mut Scheduler<EventWord>,
-    ) {
-        let now = s.now();
-        let at = network * self.readouts.len() + usize::from(readout);
-        let host = &mut self.builders[usize::from(unit)];
-        let block = &self.blocks[tag as usize];
-        let mut intake = Intake::default();
-        host.assemblers.handle_block(at, block, |piece| {
-            intake.hand_in(&mut host.unit, now, readout, &piece);
-        });
-        // The rest of a fragment of which a piece was lost.
-        self.tally.lost += ends_in(&block.pieces) - intake.fragments;
-        if intake.fragments > 0 {
-            self.note_intake(unit, &intake, s);
-        }
-    }
-
-    /// Fragments have come to a builder unit.
-    fn note_intake(&mut self, unit: u16, intake: &Intake, s: &mut Scheduler<EventWord>) {
-        let hosts = &self.plan.hosts;
-        let host = &mut self.builders[usize::from(unit)];
-        let now = s.now();
-        self.tally.receive(now, intake.fragments);
-        let mut ready = now;
-        if hosts.bus_bytes_per_s > 0 {
-            let rate = hosts.bus_bytes_per_s.saturating_mul(8);
-            let time = DurationPs::for_bits(intake.bytes * 8, rate);
-            ready = host.bus.spend(now, time);
-        }
-        host.processor
-            .spend(ready, hosts.fragment * intake.fragments);
-        if intake.refused > 0 {
-            let refused = intake.refused;
-            self.check
-                .report(now, || format!("bu{unit} refused {refused} fragments"));
-        }
-        if host.unit.events_ready() > 0 {
-            self.pump_builder(unit, false, s);
         }
     }
 

@@ -3,21 +3,24 @@
 //! A packet is kept whole in the buffer of each element that it crosses; it goes on when its next
 //! link is idle and the flow control lets it. Queues are one FIFO for each input (or one for each
 //! virtual lane), one for each pair of input and output, or one for each output; who goes on is
-//! said by an arbiter of each output, or by a scheduler of the element (`crossbars`). Elements may
-//! have queues at both sides, with links of their own in between (`inner_links`). Without flow
-//! control a packet that finds no room is lost and counted. Links may have rates and delays of
-//! their own, and a long one has flow control of its own (`cables`). Simultaneous events are
-//! settled in random order after all of them are known, as in [`super::wormhole`].
+//! said by an arbiter of each output (`arbitration`), or by a scheduler of the element
+//! (`crossbars`). Elements may have queues at both sides, with links of their own in between
+//! (`inner_links`). Without flow control a packet that finds no room is lost and counted. Links may
+//! have rates and delays of their own, and a long one has flow control of its own (`cables`).
+//! Simultaneous events are settled in random order after all of them are known, as in
+//! [`super::wormhole`].
 //!
 //! Cost: two events per packet and link; about 100 bytes per packet in the network, whose number
 //! the buffers bound, and nothing allocated per packet once they have been full. What a scenario says
-//! of buffers is in `buffering`.
+//! of buffers is in `buffering`, and what fits into them in `room`.
 
+mod arbitration;
 mod buffering;
 mod cables;
 mod crossbars;
 mod inner_links;
 mod packets;
+mod room;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -30,7 +33,7 @@ use crate::scheduler::Scheduler;
 use crate::time::{DurationPs, SimPs};
 use crate::trace::EventLabel;
 
-use super::arbiter::{Arbiter, ServedPorts};
+use super::arbiter::ServedPorts;
 use super::link_meter::LinkMeter;
 use super::link_report::{BufferOwner, LinkReport};
 use super::outcome::{NetworkOutcome, Tally};
@@ -45,6 +48,7 @@ use cables::{Cables, News};
 use crossbars::{Crossbar, Crossbars};
 use inner_links::InnerLinks;
 use packets::Packets;
+use room::Admission;
 
 /// No packet, no link.
 const NONE: u32 = u32::MAX;
@@ -63,19 +67,6 @@ pub(crate) enum Step {
     Delivered(u32),
     /// All causes of this instant are known.
     Settle,
-}
-
-/// What flow control does with a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Admission {
-    /// There is room.
-    Take,
-    /// It is not sent yet.
-    Wait,
-    /// It is sent, and lost.
-    Lose,
-    /// It is sent, and whether there is room is seen when it has come.
-    Send,
 }
 
 /// The engine.
@@ -624,60 +615,10 @@ impl<'t> Fabric<'t> {
         true
     }
 
-    /// The head that waits for a link and came by another, and the one before it in the list.
-    fn head_from(&self, link: u32, from: u32) -> Option<(u32, u32)> {
-        let (mut before, mut at) = (NONE, self.first_waiting[link as usize]);
-        while at != NONE {
-            if self.came_by(at) == Some(from) {
-                return Some((before, at));
-            }
-            (before, at) = (at, self.packets.next_waiting[at as usize]);
-        }
-        None
-    }
-
     /// Whether a link, or the buffer behind it, is inside of an element. Buffers have the numbers of
     /// links wherever there are inner ones.
     fn is_inner(&self, link: usize) -> bool {
         !self.inner.links.is_empty() && link >= self.outer
-    }
-
-    /// What the buffer behind a link says to a packet.
-    fn admission(&self, link: u32, account: usize, bytes: u64) -> Admission {
-        if self.is_inner(account) {
-            // An element knows its own queues: nothing is lost in it.
-            return match self.used[account] + bytes > self.inner.bytes {
-                true => Admission::Wait,
-                false => Admission::Take,
-            };
-        }
-        if self.decides_late(link as usize) {
-            return match self.is_stopped[account] {
-                true => Admission::Wait,
-                false => Admission::Send,
-            };
-        }
-        let is_full = self.used[account] + bytes > self.buffering.bytes;
-        match self.buffering.flow {
-            FlowControl::Credits if is_full => Admission::Wait,
-            FlowControl::StopGo { .. } if self.is_stopped[account] => Admission::Wait,
-            _ if is_full => Admission::Lose,
-            _ => Admission::Take,
-        }
-    }
-
-    /// Whether a packet need not wait for the buffer behind its next link; if it must, the link is
-    /// looked at again once there is room.
-    fn may_enter(&mut self, link: u32, packet: u32) -> bool {
-        let hop = usize::from(self.packets.hop[packet as usize]);
-        let Some(account) = self.account(packet, hop) else {
-            return true;
-        };
-        let must_wait = self.admission(link, account, self.wire_bytes(packet)) == Admission::Wait;
-        if must_wait {
-            self.block(link, account);
-        }
-        !must_wait
     }
 
     fn wire_bytes(&self, packet: u32) -> u64 {
@@ -833,53 +774,6 @@ impl<'t> Fabric<'t> {
         }
     }
 
-    fn fill(&mut self, now: SimPs, account: usize, bytes: u64) {
-        self.used[account] += bytes;
-        let level = self.level(account);
-        if let Some(meter) = &mut self.meter {
-            meter.holds(account, now, level);
-        }
-        if let FlowControl::StopGo { stop, .. } = self.buffering.flow
-            && self.used[account] >= stop
-        {
-            self.is_stopped[account] = true;
-        }
-    }
-
-    fn free(&mut self, now: SimPs, account: usize, bytes: u64) {
-        self.used[account] -= bytes;
-        if let Some(meter) = &mut self.meter {
-            meter.holds(account, now, self.used[account]);
-        }
-        if let FlowControl::StopGo { go, .. } = self.buffering.flow
-            && !self.is_inner(account)
-        {
-            if self.used[account] > go {
-                return;
-            }
-            self.is_stopped[account] = false;
-        }
-        self.wake(account);
-    }
-
-    /// Looks again at the links that wait for room in a buffer.
-    fn wake(&mut self, account: usize) {
-        let mut link = core::mem::replace(&mut self.first_blocked[account], NONE);
-        while link != NONE {
-            self.is_blocked[link as usize] = false;
-            self.mark(link);
-            link = self.next_blocked[link as usize];
-        }
-    }
-
-    fn block(&mut self, link: u32, account: usize) {
-        if !self.is_blocked[link as usize] {
-            self.is_blocked[link as usize] = true;
-            self.next_blocked[link as usize] = self.first_blocked[account];
-            self.first_blocked[account] = link;
-        }
-    }
-
     /// Counts a packet that found no room.
     fn lose(&mut self, packet: u32) {
         self.tally.lost += 1;
@@ -894,70 +788,6 @@ impl<'t> Fabric<'t> {
         let number = self.packets.number[packet as usize];
         self.sources.complete(number);
         self.packets.free.push(packet);
-    }
-
-    /// What a packet on a link takes of the rate of the input that sends it.
-    #[inline]
-    fn share(&self, link: usize) -> i64 {
-        self.rate[link].min(self.load.link_bits_per_s) as i64
-    }
-
-    fn is_eligible(&self, packet: u32) -> bool {
-        self.buffering.queueing == Queueing::Output
-            || self
-                .came_by(packet)
-                .is_none_or(|from| self.rate_left[from as usize] > 0)
-    }
-
-    /// The input port of its element at which a packet waits; 0 at a source.
-    fn port_of(&self, packet: u32) -> u16 {
-        let from = self.came_by(packet);
-        from.map_or(0, |from| self.input_port[from as usize])
-    }
-
-    /// The head that gets a link, and the one before it in the list.
-    fn arbitrate(&mut self, link: u32) -> Option<(u32, u32)> {
-        let mut eligible = 0;
-        let (mut before, mut at) = (NONE, self.first_waiting[link as usize]);
-        let (mut best, mut best_rank) = (None, u64::MAX);
-        while at != NONE {
-            if self.is_eligible(at) {
-                eligible += 1;
-                let rank = match self.load.arbiter {
-                    // Each of them with equal probability, in one pass.
-                    Arbiter::Random if eligible == 1 || self.ties.below(eligible) == 0 => 0,
-                    Arbiter::Random => u64::MAX,
-                    Arbiter::Oldest => eligible,
-                    Arbiter::RoundRobin => u64::from(
-                        self.port_of(at)
-                            .wrapping_sub(self.last_port[link as usize] + 1),
-                    ),
-                    Arbiter::LeastRecent => self.served.rank(link as usize, self.port_of(at)),
-                    Arbiter::Fixed => u64::from(self.port_of(at)),
-                };
-                let is_drawn = self.load.arbiter == Arbiter::Random && rank == 0;
-                if rank < best_rank || is_drawn {
-                    (best, best_rank) = (Some((before, at)), rank);
-                }
-                if self.load.arbiter == Arbiter::Oldest {
-                    // They are in the order in which they came: all behind it are younger.
-                    return best;
-                }
-            }
-            (before, at) = (at, self.packets.next_waiting[at as usize]);
-        }
-        best
-    }
-
-    fn unlink(&mut self, link: u32, before: u32, packet: u32) {
-        let after = self.packets.next_waiting[packet as usize];
-        match before {
-            NONE => self.first_waiting[link as usize] = after,
-            before => self.packets.next_waiting[before as usize] = after,
-        }
-        if after == NONE {
-            self.last_waiting[link as usize] = before;
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use super::super::arbiter::Arbiter;
 use super::*;
 use crate::analytic::crossbar::fifo_inputs_exponential;
 use crate::cell::{MatchedSwitch, Offered};
