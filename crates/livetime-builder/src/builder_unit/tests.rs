@@ -1,4 +1,6 @@
+mod lost_units;
 mod old_triggers;
+mod repetitions;
 mod two_step;
 
 use livetime_wire::event::EventHeader;
@@ -191,42 +193,6 @@ impl Bench {
         self.now = self.unit.poll_timeout();
         self.unit.handle_timeout(self.now);
     }
-}
-
-/// A unit that takes the place of one that died when all was built gets nothing; others wait until
-/// nothing is said.
-#[test]
-fn credits_are_asked_for_ever_more_rarely_while_no_event_comes() {
-    let mut bench = Bench::new();
-    let retry = Bench::config().retry;
-    for times in [1, 2, 4, 8, 16, 16, 16] {
-        let asked_at = bench.now;
-        bench.strike();
-        assert_eq!(bench.now, RunNs(asked_at.0 + times * retry.0));
-        let again = bench.unit.poll_output(bench.now).unwrap();
-        let message = again.envelope.message;
-        assert_eq!(message, BuilderMessage::EventRequest { credits: 4 });
-        assert_eq!(bench.unit.poll_output(bench.now), None);
-        assert!(bench.unit.is_idle());
-    }
-    bench.assign(5);
-    bench.sent();
-    bench.fragments(5);
-    assert_eq!(bench.ticket(), Some(5));
-    // The shortest that may be configured.
-    let mut bench = Bench::of(&BuilderConfig {
-        retry: DurationNs(1),
-        ..Bench::config()
-    });
-    for _ in 0..40 {
-        bench.unit.poll_output(bench.now).unwrap();
-        bench.strike();
-    }
-    bench.unit.poll_output(bench.now).unwrap();
-    let asked_at = bench.now;
-    bench.strike();
-    let rarely = 200 * DurationNs::MILLISECOND.0;
-    assert_eq!(bench.now, RunNs(asked_at.0 + rarely));
 }
 
 #[test]
@@ -516,31 +482,6 @@ fn a_timeout_closes_the_event_and_names_the_missing_sources() {
 }
 
 #[test]
-fn repeated_assignments_build_nothing_twice() {
-    let mut bench = Bench::new();
-    bench.assign(5);
-    bench.assign(5);
-    assert_eq!(
-        bench.sent(),
-        [Sent::Request(0, vec![5]), Sent::Request(1, vec![5])]
-    );
-    bench.fragments(5);
-    assert_eq!(bench.ticket(), Some(5));
-    bench.done(UnitId::filter(0), 5);
-    bench.done(UnitId::filter(0), 5);
-    bench.sent();
-    bench.assign(5);
-    bench.assign(5);
-    let once_more = [Sent::ClearAccepted(vec![5])];
-    assert_eq!(bench.sent(), once_more, "what the filter said is forgotten");
-    assert_eq!(bench.ticket(), None);
-    let counts = bench.unit.counts();
-    assert_eq!((counts.assignments, counts.assignments_repeated), (1, 3));
-    assert_eq!((counts.cleared, counts.clears_repeated), (1, 1));
-    assert_eq!(counts.dones_unknown, 1);
-}
-
-#[test]
 fn more_events_than_credits_are_refused() {
     let mut bench = Bench::new();
     for trigger in 100..=104 {
@@ -583,162 +524,6 @@ fn fragments_that_do_not_belong_are_counted() {
     assert_eq!(counts.fragments_stranger, 2);
     let messages = counts.messages;
     assert_eq!((messages.strangers, messages.unexpected), (2, 1));
-}
-
-#[test]
-fn missing_fragments_are_asked_for_less_and_less_often_until_one_comes() {
-    let config = BuilderConfig {
-        timeout: DurationNs(10 * DurationNs::SECOND.0),
-        ..Bench::config()
-    };
-    let mut bench = Bench::of(&config);
-    bench.assign(5);
-    bench.assign(6);
-    bench.sent();
-    // Until it asks again, in units of the retry time.
-    let waits = |bench: &mut Bench| {
-        let from = bench.now;
-        while !(bench.sent().iter()).any(|sent| matches!(sent, Sent::Request(..))) {
-            bench.strike();
-        }
-        bench.now.since(from).0 / config.retry.0
-    };
-    let pauses: Vec<u64> = (0..7).map(|_| waits(&mut bench)).collect();
-    assert_eq!(pauses, [1, 2, 4, 8, 16, 16, 16]);
-    bench.fragments(6);
-    bench.fragment(5, 1);
-    let pauses: Vec<u64> = (0..3).map(|_| waits(&mut bench)).collect();
-    assert_eq!(pauses, [1, 2, 4], "what came begins it anew");
-    assert_eq!(bench.unit.counts().events_incomplete, 0);
-}
-
-#[test]
-fn a_readout_unit_that_missed_the_release_hears_it_again() {
-    let mut bench = Bench::new();
-    bench.assign(5);
-    bench.assign(6);
-    bench.sent();
-    bench.fragments(5);
-    bench.fragment(6, 4);
-    while bench.ticket() != Some(6) {
-        bench.strike();
-    }
-    bench.done(UnitId::filter(0), 5);
-    bench.done(UnitId::filter(0), 6);
-    bench.sent();
-    bench.fragment(5, 1);
-    bench.fragment(5, 1);
-    bench.fragment(6, 3);
-    assert!(!bench.unit.is_idle());
-    assert_eq!(
-        bench.sent(),
-        [Sent::Release(0, vec![5]), Sent::Partial(1, 6, 0b01)]
-    );
-    let counts = bench.unit.counts();
-    assert_eq!((counts.fragments_late, counts.releases_repeated), (3, 2));
-}
-
-#[test]
-fn credits_are_asked_for_until_the_first_assignment() {
-    let mut bench = Bench::silent();
-    let ask = |bench: &mut Bench| {
-        let message = bench.unit.poll_output(bench.now)?.envelope.message;
-        assert_eq!(message, BuilderMessage::EventRequest { credits: 4 });
-        Some(())
-    };
-    assert_eq!(ask(&mut bench), Some(()));
-    assert_eq!(ask(&mut bench), None);
-    bench.strike();
-    assert_eq!(bench.now, RunNs(0).after(Bench::config().retry));
-    assert_eq!(ask(&mut bench), Some(()));
-    bench.assign(1);
-    bench.sent();
-    bench.fragments(1);
-    bench.strike();
-    assert_eq!(bench.sent(), []);
-    assert_eq!(bench.unit.poll_timeout(), RunNs::MAX);
-}
-
-#[test]
-fn a_lost_filter_unit_loses_its_events_and_their_credits_return() {
-    let mut bench = Bench::new();
-    for trigger in 1..=3 {
-        bench.assign(trigger);
-        bench.fragments(trigger);
-    }
-    bench.sent();
-    assert_eq!((bench.ticket(), bench.ticket()), (Some(1), Some(2)));
-    bench.unit.handle_filter_lost(0);
-    assert_eq!(bench.ticket(), None);
-    assert_eq!(bench.unit.losses().of(LossCause::FilterLost), 2);
-    assert_eq!(bench.sent().last(), Some(&Sent::Clear(vec![1, 2])));
-    bench.done(UnitId::filter(0), 1);
-    assert_eq!(bench.unit.counts().dones_unknown, 1);
-    bench.unit.handle_filter_back(0);
-    assert_eq!(bench.ticket(), Some(3));
-}
-
-#[test]
-fn filter_units_of_another_subfarm_get_nothing_even_when_they_come_back() {
-    let config = BuilderConfig {
-        builder_units: 2,
-        filter_units: 4,
-        subfarms: 2,
-        filter_in_flight: 1,
-        ..Bench::config()
-    };
-    let mut bench = Bench::of(&config);
-    for trigger in 1..=4 {
-        bench.assign(trigger);
-        bench.fragments(trigger);
-    }
-    let mut ticket = bench.unit.empty_ticket();
-    let mut next = |unit: &mut BuilderUnit| unit.poll_ticket(&mut ticket).map(|fu| fu.index);
-    let unit = &mut bench.unit;
-    assert_eq!(
-        [next(unit), next(unit), next(unit)],
-        [Some(0), Some(2), None]
-    );
-    unit.handle_filter_back(3);
-    assert_eq!(next(unit), None);
-    // One dies: the other gets its event when it has room.
-    assert_eq!(unit.redispatch_filter(0, &[]), []);
-    assert_eq!(next(unit), None);
-    assert_eq!(config.builders_of(3).collect::<Vec<_>>(), [1]);
-    assert_eq!(config.filters_of(1).collect::<Vec<_>>(), [1, 3]);
-}
-
-#[test]
-fn events_of_a_lost_filter_unit_are_given_out_again_and_failed_ones_are_marked() {
-    let mut bench = Bench::new();
-    for trigger in 1..=3 {
-        bench.assign(trigger);
-        bench.fragments(trigger);
-    }
-    bench.sent();
-    assert_eq!((bench.ticket(), bench.ticket()), (Some(1), Some(2)));
-    let failed = [TriggerNumber(2), TriggerNumber(9)];
-    let given_up = bench.unit.redispatch_filter(0, &failed);
-    assert_eq!(given_up, [TriggerNumber(2)], "the other is not in it");
-    assert_eq!(bench.ticket(), None, "there is no filter unit");
-    bench.unit.handle_filter_back(0);
-    let mut ticket = bench.unit.empty_ticket();
-    let mut next = || {
-        bench.unit.poll_ticket(&mut ticket)?;
-        Some((ticket.trigger.0, ticket.streams))
-    };
-    assert_eq!(next(), Some((1, 0)), "in order, ahead of the others");
-    assert_eq!(next(), Some((2, EventHeader::ERROR_STREAM)));
-    assert_eq!(next(), None, "its window is full");
-    bench.unit.retire_filter(0);
-    (1..=2).for_each(|trigger| bench.done(UnitId::filter(0), trigger));
-    assert_eq!(bench.ticket(), None, "it has left");
-    bench.unit.handle_filter_back(0);
-    assert_eq!(bench.ticket(), Some(3));
-    bench.done(UnitId::filter(0), 3);
-    assert_eq!(bench.unit.losses().total(), 0);
-    assert_eq!(bench.unit.counts().tickets_again, 2);
-    assert_eq!(bench.unit.counts().events_done, 3);
 }
 
 #[test]
@@ -881,73 +666,6 @@ fn every_page_that_came_is_given_back_once() {
         Handled::Refused
     );
     assert_eq!(freed(&mut bench), [2], "of an old epoch");
-}
-
-/// As long as there are fragments of a lost readout unit in events, its pages may be read.
-#[test]
-fn events_with_fragments_of_a_lost_readout_unit_are_named_until_they_are_released() {
-    let mut bench = Bench::new();
-    bench.assign(5);
-    bench.sent();
-    bench.fragment(5, 3);
-    bench.unit.handle_readout_lost(bench.now, 0);
-    let with = |bench: &Bench, readout| bench.unit.events_with(readout).collect::<Vec<_>>();
-    assert_eq!(with(&bench, 0), []);
-    assert_eq!(with(&bench, 1), [TriggerNumber(5)]);
-    assert_eq!(with(&bench, 7), [], "there is no such unit");
-    bench.fragment(5, 4);
-    assert_eq!(bench.ticket(), Some(5));
-    assert_eq!(
-        with(&bench, 1),
-        [TriggerNumber(5)],
-        "a filter unit reads it"
-    );
-    bench.done(UnitId::filter(0), 5);
-    bench.sent();
-    assert_eq!(with(&bench, 1), []);
-}
-
-/// Sequence numbers of what is said to readout unit 1.
-fn said_to_the_second(bench: &mut Bench) -> Vec<u32> {
-    let outputs = std::iter::from_fn(|| bench.unit.poll_output(bench.now));
-    let to_it = outputs.filter(|outgoing| outgoing.to == UnitId::readout(1));
-    to_it.map(|outgoing| outgoing.envelope.sequence).collect()
-}
-
-#[test]
-fn a_readout_unit_that_has_joined_is_waited_for_from_the_next_trigger_on() {
-    let mut bench = Bench::new();
-    bench.unit.handle_readout_lost(bench.now, 1);
-    bench.unit.renew_peer(UnitId::readout(1), 2);
-    // What is said to it before it joins is said in its new life.
-    let mut said = Vec::new();
-    for trigger in [5, 6] {
-        bench.assign(trigger);
-        said.extend(said_to_the_second(&mut bench));
-        bench.fragment(trigger, 1);
-    }
-    let newest = TriggerNumber(6);
-    bench.unit.handle_readout_joined(bench.now, 1, newest);
-    for trigger in [5, 6] {
-        bench.fragment(trigger, 2);
-        assert_eq!(bench.ticket(), Some(trigger));
-        assert_eq!(bench.ticket.missing, [SourceId(3), SourceId(4)]);
-        bench.done(UnitId::filter(0), trigger);
-    }
-    bench.assign(7);
-    said.extend(said_to_the_second(&mut bench));
-    let in_order: Vec<u32> = (0..said.len() as u32).collect();
-    assert_eq!(said, in_order, "its numbers do not begin again");
-    assert!(said.len() > 2);
-    for source in [1, 2, 3] {
-        bench.fragment(7, source);
-        assert_eq!(bench.ticket(), None, "one more is to come");
-    }
-    bench.fragment(7, 4);
-    assert_eq!(bench.ticket(), Some(7));
-    let counts = bench.unit.counts();
-    assert_eq!((counts.events_built, counts.events_incomplete), (1, 2));
-    assert_eq!(counts.messages.missing, 0);
 }
 
 #[test]
