@@ -219,7 +219,8 @@ typedef struct {
 // What a record of the timing daemon says.
 typedef struct {
     // 1 a message; 2 a gap (`id` records lost, numbers `param` to `deadline_ns`); 3 the daemon was
-    // restarted and is in `epoch` now.
+    // restarted and is in `epoch` now, or, where `id` is 1, has ended the subscription, and it was
+    // made anew.
     uint32_t kind;
     // Flags: 1 late, 2 early, 4 conflict, 8 delayed, 16 delivered late, 32 deferred.
     uint32_t flags;

@@ -38,7 +38,8 @@ pub struct TimingFilter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimingRecord {
     /// 1 a message; 2 a gap (`id` records lost, numbers `param` to `deadline_ns`); 3 the daemon was
-    /// restarted and is in `epoch` now.
+    /// restarted and is in `epoch` now, or, where `id` is 1, has ended the subscription, and it was
+    /// made anew.
     pub kind: u32,
     /// Flags: 1 late, 2 early, 4 conflict, 8 delayed, 16 delivered late, 32 deferred.
     pub flags: u32,

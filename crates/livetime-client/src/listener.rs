@@ -2,7 +2,9 @@
 //!
 //! A [`Listener`] keeps what it asked for. When the daemon is gone it connects again until there is
 //! one, asks again, and gives a record of kind [`RecordKind::Restart`] with the new epoch: what was
-//! sent meanwhile is not known. A thread of its own does that, so that a daemon that does not answer
+//! sent meanwhile is not known. Where the daemon is there and has ended the subscription, because an
+//! admin destroyed its sink or one of its conditions, all of it is made anew, and the record says so
+//! ([`TimingRecord::is_renewal`]). A thread of its own does that, so that a daemon that does not answer
 //! makes no wait longer than its timeout. Gaps within an epoch are exact. It never gives up by itself: it ends
 //! only when the daemon has ended its subscription, whose rule is then [`OverflowRule::Disconnect`].
 //!
@@ -34,6 +36,8 @@ pub struct Listener {
     session: Option<Session>,
     /// Under way while there is no session.
     reconnection: Option<Reconnection>,
+    /// That of the last session.
+    epoch: u32,
     restarts: u32,
 }
 
@@ -135,6 +139,7 @@ impl Listener {
             address: address.clone(),
             filters: filters.to_vec(),
             options: *options,
+            epoch: session.subscription.epoch(),
             session: Some(session),
             reconnection: None,
             restarts: 0,
@@ -197,11 +202,15 @@ impl Listener {
         let session = found?;
         let epoch = session.subscription.epoch();
         self.session = Some(session);
+        // No two starts of a daemon share an epoch.
+        if std::mem::replace(&mut self.epoch, epoch) == epoch {
+            return Ok(Some(TimingRecord::renewal(now(), epoch)));
+        }
         self.restarts += 1;
         Ok(Some(TimingRecord::restart(now(), epoch)))
     }
 
-    /// Times that the daemon was found again.
+    /// Times that the daemon was found again after it had ended.
     pub fn restarts(&self) -> u32 {
         self.restarts
     }
@@ -323,6 +332,7 @@ mod tests {
             options: SubscriptionOptions::default(),
             session: None,
             reconnection: None,
+            epoch: 0,
             restarts: 0,
         };
         let short = Some(Duration::from_millis(5));

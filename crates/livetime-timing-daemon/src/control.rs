@@ -4,7 +4,7 @@
 //! is the only one that commands the core's worker. Every change asks the policy there. It speaks
 //! no protocol; [`crate::bus`] does. One lock covers it all, and the core never takes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,15 +21,17 @@ use crate::access::AccessRules;
 use crate::core_handle::{CoreError, CoreHandle, Injector, PATIENCE};
 use crate::core_worker::{CoreCommand, CoreSnapshot};
 use crate::delivery::{Routing, SUBSCRIPTIONS_MAX};
-use crate::lease::{Holder, LEASE_MAX, Leases, NotResumed};
+use crate::lease::{LEASE_MAX, Leases};
 use crate::subscription::{
     Subscription, SubscriptionConfig, SubscriptionCounters, SubscriptionEnds, SubscriptionError,
 };
 
+mod leases;
 mod schedules;
 mod shares;
 
-pub use shares::{CONDITIONS_PER_CLIENT, SINKS_PER_CLIENT};
+pub(crate) use shares::places_for;
+pub use shares::{CONDITIONS_PER_CLIENT, CONDITIONS_PER_USER, SINKS_PER_CLIENT, SINKS_PER_USER};
 
 /// Clients connected at a time.
 pub const CLIENTS_MAX: usize = 1024;
@@ -322,10 +324,11 @@ impl Control {
         let role = self.rules.role_of(uid, gids);
         let role = role.ok_or(ControlError::Nobody { uid })?;
         let mut state = self.lock();
-        if state.clients.len() + state.leases.orphans() >= CLIENTS_MAX {
+        let places = places_for(role, CLIENTS_MAX);
+        if state.clients.len() + state.leases.orphans() >= places {
             return Err(ControlError::Full {
                 what: "places for clients",
-                max: CLIENTS_MAX,
+                max: places,
             });
         }
         let id = ClientId(state.next_client);
@@ -356,68 +359,6 @@ impl Control {
             return Ok(Departed::default());
         }
         state.clear_away(id)
-    }
-
-    /// Has what a client owns stay for so long after its connection is gone; 0 ends that. Returns
-    /// the token with which another connection of the same user gets it.
-    ///
-    /// # Errors
-    /// [`ControlError::LeaseTime`], or [`ControlError::LeaseToken`].
-    pub fn lease(&self, client: &Client, seconds: u32) -> Result<String, ControlError> {
-        let mut state = self.lock();
-        if seconds == 0 {
-            state.leases.give_back(client.id);
-            return Ok(String::new());
-        }
-        let length = Duration::from_secs(seconds.into());
-        if length > LEASE_MAX {
-            return Err(ControlError::LeaseTime { seconds });
-        }
-        let token = state.leases.grant(client.id, client.uid, length);
-        Ok(token.map_err(ControlError::LeaseToken)?.as_str().to_owned())
-    }
-
-    /// Gives a client the lease of a token and what its last holder owns, once that one is gone;
-    /// returns how many objects.
-    ///
-    /// # Errors
-    /// [`ControlError::NoLease`], or [`ControlError::LeaseHeld`].
-    pub fn resume(&self, client: &Client, token: &str) -> Result<u32, ControlError> {
-        let mut state = self.lock();
-        let resumed = state.leases.resume(token, client.uid, client.id);
-        let from = resumed.map_err(|error| match error {
-            NotResumed::Unknown => ControlError::NoLease { uid: client.uid },
-            NotResumed::Held(holder) => ControlError::LeaseHeld { holder },
-        })?;
-        state.revision += 1;
-        Ok(state.registry.hand_over(from, client.id) as u32)
-    }
-
-    /// Starts the time of a lease again, without taking it from anybody; how many objects are under
-    /// it, and whether its holder is gone.
-    ///
-    /// # Errors
-    /// [`ControlError::NoLease`].
-    pub fn renew(&self, client: &Client, token: &str) -> Result<(u32, Holder), ControlError> {
-        let mut state = self.lock();
-        let renewed = state.leases.renew(token, client.uid, Instant::now());
-        let (of, holder) = renewed.ok_or(ControlError::NoLease { uid: client.uid })?;
-        Ok((state.registry.owned_by(of) as u32, holder))
-    }
-
-    /// Clears one client away whose lease is over, if there is one.
-    ///
-    /// # Errors
-    /// [`ControlError::Core`].
-    pub fn expire_lease(&self) -> Result<Option<Departed>, ControlError> {
-        let mut state = self.lock();
-        let expired = state.leases.take_expired(Instant::now());
-        expired.map(|client| state.clear_away(client)).transpose()
-    }
-
-    /// Leases whose holders are gone.
-    pub fn orphans(&self) -> usize {
-        self.lock().leases.orphans()
     }
 
     /// All clients.
@@ -466,6 +407,7 @@ impl Control {
         let kind = spec.kind;
         let mut state = self.lock();
         shares::check_sink(&state.registry, caller)?;
+        shares::check_sinks_of_user(&state.registry, caller, &state.of_same_user(caller))?;
         let sink = state.registry.create_sink(caller, spec)?;
         state.revision += 1;
         state.core.send(CoreCommand::ClearSink(sink, kind))?;
@@ -539,7 +481,8 @@ impl Control {
         Ok(state.registry.set_offsets(caller, id, min_ns, max_ns)?)
     }
 
-    /// Makes all changes of conditions or none. The table is on its way to the core when this
+    /// Makes all changes of conditions or none. Where a condition is removed that another client
+    /// owns, that one's subscriptions to its sink end. The table is on its way to the core when this
     /// returns, and holds for every message that is injected from then on. (The table in the
     /// answer is an empty one.)
     ///
@@ -548,11 +491,16 @@ impl Control {
     pub fn apply(&self, caller: &Caller, changes: &[Change]) -> Result<Applied, ControlError> {
         let mut state = self.lock();
         shares::check_conditions(&state.registry, caller, changes)?;
+        let of_user = state.of_same_user(caller);
+        shares::check_conditions_of_user(&state.registry, caller, changes, &of_user)?;
+        let deaf = shares::made_deaf(&state.registry, caller, changes);
         let mut applied = state.registry.apply(caller, changes)?;
         state.revision += 1;
         let empty = Box::new(livetime_timing::MatchTable::empty(TableLimits::HARDWARE));
         let table = std::mem::replace(&mut applied.table, empty);
         state.core.send(CoreCommand::Install(table))?;
+        // Who listens there is told: it would wait for records that do not come any more.
+        state.end_subscriptions(|entry| deaf.contains(&(entry.client, entry.sink)))?;
         Ok(applied)
     }
 
@@ -887,12 +835,25 @@ impl Control {
     /// [`ControlError::Core`].
     pub fn stop(&self) -> Result<(), ControlError> {
         let mut state = self.lock();
+        if state.core.is_stopped() {
+            return Ok(());
+        }
         state.end_subscriptions(|_| true)?;
         Ok(state.core.stop()?)
     }
 }
 
 impl State {
+    /// All clients of the caller's user: those that are here, and those whose leases are kept.
+    fn of_same_user(&self, caller: &Caller) -> BTreeSet<ClientId> {
+        let Some(uid) = self.clients.get(&caller.client).map(|client| client.uid) else {
+            return BTreeSet::new();
+        };
+        let here = self.clients.values().filter(|client| client.uid == uid);
+        let here = here.map(|client| client.id);
+        here.chain(self.leases.orphans_of(uid)).collect()
+    }
+
     fn fresh_figures(&mut self, with_reports: bool) -> Result<Arc<CoreSnapshot>, ControlError> {
         let sinks = self.registry.sinks().map(|sink| (sink.id, sink.spec.kind));
         let sinks_max = self.registry.config().sinks_max;

@@ -59,11 +59,14 @@ pub enum CoreError {
     #[error(transparent)]
     Flight(#[from] RecordRingError),
     /// No thread could be started.
-    #[error("no thread for the timing core: {0}")]
+    #[error("no thread for the timing core: {}", livetime_shm::with_limit(.0))]
     Thread(#[from] std::io::Error),
     /// The worker does not answer.
     #[error("the timing core does not answer for {} s", PATIENCE.as_secs())]
     Stuck,
+    /// The daemon is ending: its worker takes no commands any more.
+    #[error("the timing core has stopped; the daemon is ending")]
+    Stopped,
 }
 
 /// Control's end of the worker.
@@ -77,6 +80,8 @@ pub struct CoreHandle {
     flight: std::os::fd::OwnedFd,
     snapshot: Option<Box<CoreSnapshot>>,
     thread: Option<JoinHandle<()>>,
+    /// Nobody takes commands any more: whoever still asks is refused and does not wait.
+    stopped: bool,
     inputs: u16,
     /// What the machine refused: real-time priority, pinning.
     pub refusals: Arc<Mutex<Vec<String>>>,
@@ -202,6 +207,7 @@ impl Core {
             flight: flight_fd,
             snapshot: None,
             thread: None,
+            stopped: false,
             inputs: config.inputs,
             refusals: Arc::default(),
         };
@@ -264,8 +270,11 @@ impl CoreHandle {
     /// Sends a command; waits for room.
     ///
     /// # Errors
-    /// [`CoreError::Stuck`].
+    /// [`CoreError::Stuck`], or [`CoreError::Stopped`] at once.
     pub fn send(&mut self, command: CoreCommand) -> Result<(), CoreError> {
+        if self.stopped {
+            return Err(CoreError::Stopped);
+        }
         let start = Instant::now();
         let after = self
             .inlet
@@ -293,7 +302,7 @@ impl CoreHandle {
     /// Asks for figures and waits for them; commands sent before are done then.
     ///
     /// # Errors
-    /// [`CoreError::Stuck`].
+    /// [`CoreError::Stuck`], or [`CoreError::Stopped`] at once.
     pub fn snapshot(&mut self, ask: CoreSnapshot) -> Result<Box<CoreSnapshot>, CoreError> {
         self.snapshot = None;
         self.send(CoreCommand::Snapshot(Box::new(ask)))?;
@@ -340,13 +349,20 @@ impl CoreHandle {
         Ok(records)
     }
 
+    /// Whether the worker takes no commands any more.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
     /// Stops the worker and waits for its end.
     ///
     /// # Errors
     /// [`CoreError::Stuck`].
     pub fn stop(&mut self) -> Result<(), CoreError> {
         if let Some(thread) = self.thread.take() {
-            self.send(CoreCommand::Stop)?;
+            let sent = self.send(CoreCommand::Stop);
+            self.stopped = true;
+            sent?;
             // A panic of the worker was reported by the program's hook.
             let _ = thread.join();
         }
@@ -358,5 +374,24 @@ impl CoreHandle {
 impl Drop for CoreHandle {
     fn drop(&mut self) {
         let _ = self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_worker_that_has_stopped() {
+        let config = CoreConfig::default();
+        let core = Core::new(&config, TaiClock::standing_at(TaiNs(1))).unwrap();
+        let mut running = core.start(&config).unwrap();
+        running.handle.stop().unwrap();
+        // More than the ring of commands holds, as many clients are cleared away after the end.
+        for _ in 0..2 * COMMANDS {
+            let sent = running.handle.send(CoreCommand::StopSchedules);
+            assert!(matches!(sent, Err(CoreError::Stopped)), "{sent:?}");
+        }
+        running.handle.stop().unwrap();
     }
 }

@@ -27,7 +27,7 @@ use livetime_timing::{
 use livetime_wire::{PriorityClass, RecordFlags, TaiNs, TimingMessage};
 
 use crate::delivery::{Delivery, Routing};
-use crate::executed_action::ExecutedAction;
+use crate::executed_action::{ExecutedAction, condition_cookie};
 use crate::generators::StartTag;
 use crate::subscription::Subscription;
 use crate::tai_clock::{ClockReading, TaiClock};
@@ -161,6 +161,8 @@ pub struct CoreSnapshot {
     pub slow_deliveries: u64,
     /// Actions that found no place in a queue, those of sinks that are gone included.
     pub unqueued: u64,
+    /// Actions that waited when their sink was destroyed, and were not executed.
+    pub withdrawn: u64,
     /// Start tags that the generators' thread was too slow for.
     pub tags_lost: u64,
     /// Turns of the worker.
@@ -214,6 +216,7 @@ impl CoreSnapshot {
             actions: 0,
             slow_deliveries: 0,
             unqueued: 0,
+            withdrawn: 0,
             tags_lost: 0,
             turns: 0,
             sleeps: 0,
@@ -551,7 +554,10 @@ impl CoreWorker {
                 self.fill_in(&mut snapshot);
                 Some(CoreReply::Snapshot(snapshot))
             }
-            CoreCommand::Play(player) => self.receiver.play(player).map(CoreReply::Played),
+            CoreCommand::Play(mut player) => {
+                player.ask(self.receiver.time(self.clock.now()));
+                self.receiver.play(player).map(CoreReply::Played)
+            }
             CoreCommand::StopSchedules => {
                 self.receiver.stop_players();
                 None
@@ -698,6 +704,7 @@ impl CoreWorker {
             .is_some_and(|next| next <= snapshot.machine)
             || unit.has_unqueued();
         snapshot.unqueued = unit.overflow();
+        snapshot.withdrawn = unit.withdrawn();
         snapshot.messages = unit.messages();
         snapshot.actions = self.executed;
         snapshot.slow_deliveries = self.slow_deliveries;
@@ -744,7 +751,7 @@ impl CoreWorker {
 fn to_executed(action: &Action) -> ExecutedAction {
     ExecutedAction {
         sink: action.sink.0,
-        condition: action.condition.slot() as u32,
+        condition: condition_cookie(action.condition),
         id: action.message.id.0,
         param: action.message.param,
         tef: action.message.tef,
@@ -892,6 +899,138 @@ mod tests {
             (figures.sinks[0].1.overflow, figures.unqueued),
             (0, SENT - 8)
         );
+    }
+
+    /// A core on a virtual clock, with a sink to which one client listens.
+    fn listened() -> (Core, Registry, SinkId, RecordReader) {
+        let clock = TaiClock::standing_at(TaiNs(1_000_000_000));
+        let mut core = Core::new(&CoreConfig::default(), clock).unwrap();
+        let mut registry = Registry::new(RegistryConfig::default()).unwrap();
+        let spec = SinkSpec::new(SinkKind::Software, "all");
+        let sink = registry.create_sink(&ADMIN, spec).unwrap();
+        let (subscription, ends) = Subscription::ring(&SubscriptionConfig::default()).unwrap();
+        let listeners = [(0, sink.0, PriorityClass::Generic)];
+        let exchange = CoreCommand::Exchange {
+            place: 0,
+            subscription: Some(subscription),
+            routing: Box::new(Routing::new(usize::from(sink.0) + 1, &listeners)),
+        };
+        core.handle.send(exchange).unwrap();
+        core.worker.turn();
+        let reader = RecordReader::open(ends.data).unwrap();
+        (core, registry, sink, reader)
+    }
+
+    fn next_record(reader: &mut RecordReader) -> Option<TimingRecord> {
+        match reader.poll() {
+            Found::Record(words) => Some(TimingRecord::new_checked(&words).unwrap()),
+            _ => None,
+        }
+    }
+
+    /// What waits of a condition that is removed is executed, and is told apart from what the next
+    /// condition in its slot asks for.
+    #[test]
+    fn records_name_the_condition_that_asked_for_them_and_not_its_successor() {
+        let (mut core, mut registry, sink, mut reader) = listened();
+        let mut conditions = Vec::new();
+        for id in 1..=3 {
+            if let Some(last) = conditions.last() {
+                registry.apply(&ADMIN, &[Change::Remove(*last)]).unwrap();
+            }
+            let filter = IdFilter::leading(EventId(id), 64).unwrap();
+            let add = Change::Add(ConditionSpec::new(sink, filter, 0));
+            let applied = registry.apply(&ADMIN, &[add]).unwrap();
+            conditions.extend(applied.added);
+            let install = CoreCommand::Install(applied.table);
+            core.handle.send(install).unwrap();
+            let message = TimingMessage::new(EventId(id), 0, TaiNs(1_000_100_000 + id));
+            assert_eq!(core.injector.inject(&[message]), 1);
+            while core.worker.turn() > 0 {}
+        }
+        core.injector.advance_to(TaiNs(1_001_000_000));
+        while core.worker.turn() > 0 {}
+        for (id, condition) in (1..).zip(&conditions) {
+            let record = next_record(&mut reader).unwrap();
+            assert_eq!(condition.slot(), conditions[0].slot());
+            assert_eq!(
+                (record.id, record.condition),
+                (id, condition_cookie(*condition))
+            );
+        }
+        assert_eq!(next_record(&mut reader), None);
+    }
+
+    /// A client that goes, and one whose sink is in the same place and asks for something else.
+    #[test]
+    fn what_waits_for_a_sink_that_is_gone_is_told_to_nobody_and_counted() {
+        let (mut core, mut registry, sink, mut reader) = listened();
+        let filter = |id| IdFilter::leading(EventId(id), 64).unwrap();
+        let message = |id| TimingMessage::new(EventId(id), 0, TaiNs(1_000_100_000 + id));
+        let add = Change::Add(ConditionSpec::new(sink, filter(1), 0));
+        let applied = registry.apply(&ADMIN, &[add]).unwrap();
+        core.handle
+            .send(CoreCommand::Install(applied.table))
+            .unwrap();
+        assert_eq!(core.injector.inject(&[message(1), message(1)]), 2);
+        let table = registry.destroy_sink(&ADMIN, sink).unwrap();
+        let spec = SinkSpec::new(SinkKind::Software, "next");
+        assert_eq!(registry.create_sink(&ADMIN, spec).unwrap(), sink);
+        let add = Change::Add(ConditionSpec::new(sink, filter(2), 0));
+        let applied = registry.apply(&ADMIN, &[add]).unwrap();
+        for command in [
+            CoreCommand::Install(table),
+            CoreCommand::ClearSink(sink, SinkKind::Software),
+            CoreCommand::Install(applied.table),
+        ] {
+            core.handle.send(command).unwrap();
+        }
+        assert_eq!(core.injector.inject(&[message(2)]), 1);
+        while core.worker.turn() > 0 {}
+        core.injector.advance_to(TaiNs(1_001_000_000));
+        while core.worker.turn() > 0 {}
+        let told: Vec<u64> = std::iter::from_fn(|| next_record(&mut reader))
+            .map(|record| record.id)
+            .collect();
+        assert_eq!(told, [2]);
+        let mut figures = CoreSnapshot::asking_for([(sink, SinkKind::Software)], 1024, 0, false);
+        core.worker.fill_in(&mut figures);
+        let counters = figures.sinks[0].1;
+        assert_eq!((counters.matched, counters.delivered), (1, 1));
+        assert_eq!((figures.withdrawn, figures.fill), (2, [0; 4]));
+    }
+
+    /// However long before their times its messages are to be sent: not before it was asked for.
+    #[test]
+    fn a_schedule_of_the_past_is_executed_after_it_was_asked_for() {
+        const NOW: u64 = 1_000_000_000;
+        let (mut core, mut registry, sink, mut reader) = listened();
+        let condition = ConditionSpec {
+            accept: FlagSet::ALL,
+            ..ConditionSpec::new(sink, IdFilter::ALL, 0)
+        };
+        let applied = registry.apply(&ADMIN, &[Change::Add(condition)]).unwrap();
+        core.handle
+            .send(CoreCommand::Install(applied.table))
+            .unwrap();
+        for lead in [1_000, NOW / 2, 1_000 * NOW] {
+            let message = TimingMessage::new(EventId(lead), 0, TaiNs(NOW - 100_000_000));
+            let player =
+                SchedulePlayer::of_messages(&[message], DurationNs(lead), 1, DurationNs(0));
+            core.handle
+                .send(CoreCommand::Play(player.unwrap()))
+                .unwrap();
+        }
+        core.worker.turn();
+        core.injector.advance_to(TaiNs(2 * NOW));
+        while core.worker.turn() > 0 {}
+        let latency_ns = core.worker.receiver.actions().config().latency_ns;
+        for _ in 0..3 {
+            let record = next_record(&mut reader).unwrap();
+            assert_eq!(record.executed, TaiNs(NOW + latency_ns));
+            assert!(record.flags.contains(RecordFlags::LATE), "{record:?}");
+        }
+        assert_eq!(next_record(&mut reader), None);
     }
 
     /// What outputs and buses did is in the flight recorder as what programs were told, in the order

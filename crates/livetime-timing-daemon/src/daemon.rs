@@ -96,7 +96,7 @@ pub enum DaemonError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// No thread could be started.
-    #[error("no thread for the daemon: {0}")]
+    #[error("no thread for the daemon: {}", livetime_shm::with_limit(.0))]
     Thread(std::io::Error),
 }
 
@@ -199,6 +199,12 @@ impl Daemon {
     /// Connections open.
     pub fn connections(&self) -> usize {
         self.server.link_count()
+    }
+
+    /// Buses that have gone away since this was asked last. The daemon is not on them again, even
+    /// when they come back.
+    pub fn take_lost_buses(&self) -> Vec<String> {
+        self.server.take_lost_buses()
     }
 
     /// Ends it in order: subscriptions get what was put off and their end, then the core stops.

@@ -180,9 +180,6 @@ impl Delivery {
                     self.deliver_pending(1, now);
                 }
                 self.pending.push_back((place, *action));
-                if let Some(subscription) = &self.subscriptions[usize::from(place)] {
-                    subscription.count_deferred();
-                }
             }
         }
     }

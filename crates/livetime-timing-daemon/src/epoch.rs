@@ -9,7 +9,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use livetime_shm::plain_file;
 
 /// Longest number that is read, bytes.
 const TEXT_MAX: u64 = 16;
@@ -46,8 +46,7 @@ fn open(path: &Path) -> io::Result<File> {
     options.read(true).write(true).create(true).truncate(false);
     // Whoever may write beside the socket shall not have us write elsewhere, nor hold the lock.
     options.mode(0o600);
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    let file = options.open(path)?;
+    let file = plain_file::open_unlinked(path, &mut options)?;
     file.lock()?;
     Ok(file)
 }
@@ -100,5 +99,10 @@ mod tests {
             "{error}"
         );
         assert!(!folder.path().join("mine").exists());
+        std::fs::remove_file(&file).unwrap();
+        let both = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, both, 0).unwrap();
+        let error = take_epoch(&socket, 1).unwrap_err().to_string();
+        assert!(error.contains(": no plain file but a pipe; "), "{error}");
     }
 }

@@ -118,7 +118,7 @@ impl Generators {
     /// Appends a block and arms the members that have data, without anybody in between.
     ///
     /// # Errors
-    /// [`GeneratorsError`]; a block that was appended stays when arming is refused.
+    /// [`GeneratorsError`]; nothing of the block is taken when arming is refused.
     pub fn append_and_arm(
         &self,
         caller: &Caller,
@@ -126,9 +126,7 @@ impl Generators {
     ) -> Result<Appended, GeneratorsError> {
         let block = CoefficientBlockView::new_checked(block)?;
         self.drive(caller, |master, now| {
-            let appended = master.append_block(now, &block)?;
-            master.arm(now)?;
-            Ok(appended)
+            Ok(master.append_block_and_arm(now, &block)?)
         })
     }
 

@@ -5,10 +5,11 @@
 //! read before the first client comes. What clients own is not kept; they make it again, as the
 //! client libraries do by themselves. Nothing here is on the data path.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use livetime_shm::plain_file;
 use livetime_timing::registry::Sink;
 use livetime_timing::sink::OFFSET_NS_USUAL;
 use livetime_timing::{
@@ -97,6 +98,8 @@ impl StateKeeper {
             path: path.to_owned(),
             source,
         };
+        // Nothing is put beside what can be no state file.
+        plain_file::check_place(path).map_err(failed)?;
         let lock = lock(path)?;
         let text = match std::fs::metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -107,7 +110,7 @@ impl StateKeeper {
                     what: format!("it has {} bytes, allowed is {FILE_MAX}", data.len()),
                 });
             }
-            Ok(_) => Some(std::fs::read_to_string(path).map_err(failed)?),
+            Ok(_) => Some(plain_file::read_text(path, FILE_MAX).map_err(failed)?),
         };
         if let Some(text) = &text {
             restore_text(path, text, control)?;
@@ -145,7 +148,7 @@ impl StateKeeper {
             source,
         };
         let beside = beside(&self.path, ".new");
-        let mut file = File::create(&beside).map_err(failed)?;
+        let mut file = create(&beside).map_err(failed)?;
         file.write_all(text.as_bytes()).map_err(failed)?;
         file.sync_all().map_err(failed)?;
         std::fs::rename(&beside, &self.path).map_err(failed)
@@ -189,7 +192,7 @@ fn lock(path: &Path) -> Result<File, KeptError> {
         path: lock.clone(),
         source,
     };
-    let file = File::create(&lock).map_err(failed)?;
+    let file = create(&lock).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(KeptError::InUse {
@@ -198,6 +201,12 @@ fn lock(path: &Path) -> Result<File, KeptError> {
         }),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
+}
+
+/// An empty file, which is no pipe that somebody has put there.
+fn create(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    plain_file::open(path, options.write(true).create(true).truncate(true))
 }
 
 fn is_kept(ownership: &Ownership) -> bool {
@@ -413,5 +422,16 @@ mod tests {
         drop(first);
         let nowhere = at("none/kept.json");
         assert_eq!(real_path(&nowhere), nowhere);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_lock_is_no_lock_and_nobody_waits_for_it() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kept.json");
+        let pipe = beside(&file, ".lock");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let said = lock(&file).unwrap_err().to_string();
+        assert!(said.ends_with(".lock: no plain file but a pipe"), "{said}");
     }
 }

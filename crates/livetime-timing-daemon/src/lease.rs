@@ -112,22 +112,26 @@ impl Leases {
     /// # Errors
     /// [`NotResumed`]. Who holds it already keeps it.
     pub fn resume(&mut self, token: &str, uid: u32, by: ClientId) -> Result<ClientId, NotResumed> {
+        let from = self.resumable(token, uid, by)?;
+        if let Some(lease) = self.held.remove(&from) {
+            let until = if from == by { lease.until } else { None };
+            self.held.insert(by, Lease { until, ..lease });
+        }
+        Ok(from)
+    }
+
+    /// Whose lease [`Leases::resume`] would pass on.
+    ///
+    /// # Errors
+    /// Those of [`Leases::resume`].
+    pub fn resumable(&self, token: &str, uid: u32, by: ClientId) -> Result<ClientId, NotResumed> {
         let mut all = self.held.iter();
         let found = all.find(|(_, lease)| lease.uid == uid && is_equal(&lease.token.0, token));
         let (&from, lease) = found.ok_or(NotResumed::Unknown)?;
-        if from == by {
-            return Ok(from);
+        match lease.until {
+            None if from != by => Err(NotResumed::Held(from)),
+            _ => Ok(from),
         }
-        if lease.until.is_none() {
-            return Err(NotResumed::Held(from));
-        }
-        let resumed = Lease {
-            until: None,
-            ..lease.clone()
-        };
-        self.held.remove(&from);
-        self.held.insert(by, resumed);
-        Ok(from)
     }
 
     /// Starts the time of a lease again, where it runs; nobody else gets what is under it. Returns
@@ -153,6 +157,13 @@ impl Leases {
         let client = *self.held.iter().find(|(_, lease)| expired(lease))?.0;
         self.held.remove(&client);
         Some(client)
+    }
+
+    /// Clients of a user that are gone and whose leases are kept.
+    pub fn orphans_of(&self, uid: u32) -> impl Iterator<Item = ClientId> {
+        let gone =
+            move |(_, lease): &(&ClientId, &Lease)| lease.uid == uid && lease.until.is_some();
+        self.held.iter().filter(gone).map(|(client, _)| *client)
     }
 
     /// Leases whose holders are gone.

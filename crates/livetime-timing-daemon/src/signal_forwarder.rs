@@ -14,6 +14,7 @@ use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Message, block_on};
 
 use crate::bus::{BUS_NAME, Object, Server};
+use crate::executed_action::condition_cookie;
 use crate::subscription::SubscriptionEnds;
 
 /// Longest sleep without a look at the connection.
@@ -85,9 +86,9 @@ fn send(
     destination: Option<&OwnedUniqueName>,
     record: &TimingRecord,
 ) -> zbus::Result<()> {
-    let slot = record.condition as usize;
+    let is_it = |id| condition_cookie(id) == record.condition;
     let object = server.control.read(|registry| {
-        let condition = registry.conditions().find(|c| c.id.slot() == slot)?;
+        let condition = registry.conditions().find(|c| is_it(c.id))?;
         let sink = registry.sink(condition.spec.sink)?;
         Some(Object::Condition(condition.id, sink.spec.name.clone()))
     });

@@ -45,6 +45,7 @@ pub fn status_document(control: &Control) -> Result<Value, ControlError> {
         "actions": figures.actions,
         "slow_deliveries": figures.slow_deliveries,
         "unqueued": figures.unqueued,
+        "withdrawn": figures.withdrawn,
         "playing": figures.playing,
         "worker": {
             "turns": figures.turns,

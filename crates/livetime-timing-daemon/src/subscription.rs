@@ -111,7 +111,7 @@ impl SubscriptionCounters {
         self.delivered_late.load(Ordering::Relaxed)
     }
 
-    /// Records of class idle that were put off.
+    /// Records of class idle that were offered after they had been put off.
     pub fn deferred(&self) -> u64 {
         self.deferred.load(Ordering::Relaxed)
     }
@@ -348,11 +348,6 @@ impl Subscription {
         self.prepared.is_some()
     }
 
-    /// Counts a record that was put off.
-    pub(crate) fn count_deferred(&self) {
-        SubscriptionCounters::add(&self.counters.deferred);
-    }
-
     /// Wakes the client.
     #[inline]
     pub(crate) fn wake(&self) {
@@ -399,6 +394,7 @@ impl Subscription {
             Some(delay_ns) => delay_ns,
             None => now().0.saturating_sub(action.executed.0),
         };
+        // One that has ended counts nothing more: what comes then was never offered.
         if published.is_none() && !self.offer_whole(action, delay_ns, deferred) {
             return;
         }
@@ -412,10 +408,14 @@ impl Subscription {
     #[inline]
     fn offer_whole(&mut self, action: &ExecutedAction, delay_ns: u64, deferred: bool) -> bool {
         let record = self.record(action, delay_ns, deferred);
-        if self.config.is_late(delay_ns) {
+        let written = self.write(record);
+        if written && self.config.is_late(delay_ns) {
             SubscriptionCounters::add(&self.counters.delivered_late);
         }
-        self.write(record)
+        if written && deferred {
+            SubscriptionCounters::add(&self.counters.deferred);
+        }
+        written
     }
 
     /// Gives a record its number and writes it, by the rule of the ring; false if the subscription is

@@ -137,6 +137,48 @@ fn a_peer_that_calls_and_does_not_read_stops_itself_whatever_it_calls() {
     daemon.stop().unwrap();
 }
 
+/// Their ends are seen by as many threads at once, when the core has stopped already.
+#[test]
+fn the_end_does_not_wait_for_the_many_who_are_connected() {
+    const MANY: usize = 150;
+    let folder = tempfile::tempdir().unwrap();
+    let mut daemon = Daemon::start(&config(folder.path())).unwrap();
+    let mut streams: Vec<UnixStream> = (0..MANY).map(|_| raw_peer(folder.path())).collect();
+    while daemon.connections() < MANY {
+        std::thread::yield_now();
+    }
+    daemon.stop().unwrap();
+    for stream in &mut streams {
+        // What was on its way comes first.
+        let _ended = std::io::copy(stream, &mut std::io::sink());
+    }
+    while !daemon.control().clients().is_empty() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn automatic_names_pass_over_those_of_sinks_that_were_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.state_file = Some(folder.path().join("kept.json"));
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let daemon = Daemon::start(&config).unwrap();
+        let client = connect(folder.path());
+        for _ in 0..2 {
+            let method = "TimingReceiver.NewSoftwareActionSink";
+            let answer = call(&client, RECEIVER, method, &"").unwrap();
+            let sink: OwnedObjectPath = answer.body().deserialize().unwrap();
+            call(&client, sink.as_str(), "Owned.Disown", &()).unwrap();
+            made.push(sink.to_string());
+        }
+        drop(daemon);
+    }
+    let expected: Vec<String> = (1..=4).map(|n| format!("{RECEIVER}/_{n}")).collect();
+    assert_eq!(made, expected);
+}
+
 fn refused(answer: zbus::Result<Message>) -> String {
     answer.unwrap_err().to_string()
 }
@@ -217,6 +259,7 @@ fn a_schedule_is_not_played_otherwise_than_asked() {
         let body = (file, 1_000_000u64, repeats, period);
         call(&client, RECEIVER, "TimingReceiver.PlaySchedule", &body)
     };
+    assert!(refused(play(0, 0)).contains("repeats is 0, allowed is 1 or more"));
     let text = refused(play(3, 999));
     assert!(
         text.contains("period 999 ns: the schedule is 1000 ns long"),
@@ -274,15 +317,14 @@ impl Drop for Bus {
     }
 }
 
-#[test]
-fn a_second_daemon_does_not_take_the_name_on_the_bus() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bus.conf");
+/// Starts a bus in a folder, with its address; nothing where there is no bus.
+fn start_bus(folder: &Path) -> Option<(Bus, String)> {
+    let path = folder.join("bus.conf");
     let text = format!(
         "<busconfig><type>custom</type><listen>unix:path={}/bus</listen><auth>EXTERNAL</auth>\
          <policy context=\"default\"><allow user=\"*\"/><allow own=\"*\"/>\
          <allow send_destination=\"*\"/><allow receive_sender=\"*\"/></policy></busconfig>",
-        folder.path().display()
+        folder.display()
     );
     std::fs::write(&path, text).unwrap();
     let started = Command::new("dbus-daemon")
@@ -293,14 +335,63 @@ fn a_second_daemon_does_not_take_the_name_on_the_bus() {
         .spawn();
     let Ok(mut child) = started else {
         println!("SKIPPED: there is no dbus-daemon");
-        return;
+        return None;
     };
     let output = child.stdout.take().unwrap();
-    let _bus = Bus(child);
+    let bus = Bus(child);
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).unwrap();
+    Some((bus, line.trim().to_owned()))
+}
+
+#[test]
+fn a_bus_that_goes_away_takes_its_clients_along_and_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((bus, address)) = start_bus(folder.path()) else {
+        return;
+    };
     let mut config = config(folder.path());
-    config.buses = vec![BusChoice::Address(line.trim().to_owned())];
+    config.buses = vec![BusChoice::Address(address.clone())];
+    let daemon = Daemon::start(&config).unwrap();
+    let at_the_socket = connect(folder.path());
+    let on_the_bus = block_on(Builder::address(address.as_str()).build()).unwrap();
+    let made = block_on(on_the_bus.call_method(
+        Some("org.livetime.Timing1"),
+        RECEIVER,
+        Some("org.livetime.Timing1.TimingReceiver"),
+        "NewSoftwareActionSink",
+        &"on_the_bus",
+    ));
+    made.unwrap();
+    let has_sink = || {
+        let control = daemon.control();
+        control.read(|registry| registry.sink_by_name("on_the_bus").is_some())
+    };
+    assert!(has_sink() && daemon.take_lost_buses().is_empty());
+    drop(bus);
+    let told = loop {
+        match daemon.take_lost_buses() {
+            none if none.is_empty() => std::thread::yield_now(),
+            told => break told,
+        }
+    };
+    assert_eq!(told, [format!("the bus at {address}")]);
+    while has_sink() {
+        std::thread::yield_now();
+    }
+    call(&at_the_socket, RECEIVER, "TimingReceiver.CurrentTime", &()).unwrap();
+    assert_eq!(daemon.control().clients().len(), 1);
+    assert!(daemon.take_lost_buses().is_empty());
+}
+
+#[test]
+fn a_second_daemon_does_not_take_the_name_on_the_bus() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((_bus, address)) = start_bus(folder.path()) else {
+        return;
+    };
+    let mut config = config(folder.path());
+    config.buses = vec![BusChoice::Address(address)];
     let first = Daemon::start(&config).unwrap();
     config.socket = Some(folder.path().join("second.sock"));
     let error = Daemon::start(&config).unwrap_err().to_string();

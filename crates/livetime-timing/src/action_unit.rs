@@ -16,6 +16,10 @@
 //! counted and not delivered. The first flagged action since a flag was last read is kept with its
 //! full record, and occupies a place in the queue until it is read.
 //!
+//! What waits for a sink that is destroyed is not executed and is counted: the next sink in its
+//! place gets nothing of it. What waits for a condition that is removed, changed or switched off is
+//! executed as it was asked for.
+//!
 //! An action that finds no place is counted, for its sink and for good, and told by
 //! [`ActionUnit::take_unqueued`] to a driver that reports it to whoever waits for it. How sinks share
 //! the places of a queue is a [`QueueSharing`].
@@ -162,8 +166,10 @@ pub(crate) struct SinkState {
     pub(crate) reports: [Option<FlagReport>; 4],
     /// Deadline of the last action without late or early, to find conflicts.
     pub(crate) last_deadline: Option<TaiNs>,
-    /// Actions in the queue, those of a sink that had the place before included.
+    /// Actions in the queue, without those of sinks that had the place before.
     pub(crate) queued: usize,
+    /// How many sinks had the place before.
+    pub(crate) life: u32,
     /// Actions that found no place, since they were last told.
     unqueued: u64,
 }
@@ -178,6 +184,7 @@ pub struct ActionUnit {
     /// Sinks with actions that found no place and were not told yet, each once.
     unqueued: Vec<SinkId>,
     overflow: u64,
+    withdrawn: u64,
     messages: u64,
     sequence: u64,
 }
@@ -199,6 +206,7 @@ impl ActionUnit {
             sinks: vec![SinkState::default(); config.sinks_max],
             unqueued: Vec::with_capacity(config.sinks_max),
             overflow: 0,
+            withdrawn: 0,
             messages: 0,
             sequence: 0,
         })
@@ -248,7 +256,7 @@ impl ActionUnit {
                 _ => true,
             };
             let pending = pending(entry, message, now, at_channel, config.early_ns, *sequence);
-            if may && channel.push(pending) {
+            if may && channel.push(pending, sink.life) {
                 sink.queued += 1;
                 continue;
             }
@@ -301,6 +309,11 @@ impl ActionUnit {
         self.overflow
     }
 
+    /// Actions that waited when their sink was destroyed, and so were not executed.
+    pub fn withdrawn(&self) -> u64 {
+        self.withdrawn
+    }
+
     /// A sink, and how many of its actions found no place since that was last asked, at most `max`
     /// of them at a time; call until `None`.
     pub fn take_unqueued(&mut self, max: u64) -> Option<(SinkId, u64)> {
@@ -343,7 +356,8 @@ impl ActionUnit {
         self.sinks.get(sink.index())?.reports[flag as usize].as_ref()
     }
 
-    /// Actions waiting in a channel, kept reports included.
+    /// Actions in the places of a channel, kept reports included, and what is still there of sinks
+    /// that are gone.
     pub fn fill(&self, kind: SinkKind) -> usize {
         self.channels[kind.channel()].fill()
     }
@@ -358,18 +372,21 @@ impl ActionUnit {
         self.channels[kind.channel()].clear_most_full();
     }
 
-    /// Forgets counters and reports of a place whose sink is destroyed or newly created.
+    /// Forgets counters and reports of a place whose sink is destroyed or newly created, and what
+    /// waits there.
     pub fn clear_sink(&mut self, sink: SinkId, kind: SinkKind) {
         for flag in ActionFlag::ALL {
             self.take_report(sink, kind, flag);
         }
         self.unqueued.retain(|other| *other != sink);
         if let Some(state) = self.sinks.get_mut(sink.index()) {
-            // What is queued stays there until it is due.
+            let queued = state.queued;
             *state = SinkState {
-                queued: state.queued,
+                life: state.life.wrapping_add(1),
                 ..SinkState::default()
             };
+            self.withdrawn += queued as u64;
+            self.channels[kind.channel()].withdraw(queued, &self.sinks);
         }
     }
 

@@ -22,13 +22,32 @@ pub(crate) struct Pending {
     pub(crate) action: Action,
 }
 
+/// What lies in a place of the queue.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    accept: FlagSet,
+    /// Its sink, among those that have the place one after the other.
+    life: u32,
+    action: Action,
+}
+
+impl Waiting {
+    /// Whether the sink that it is meant for is gone.
+    #[inline]
+    fn is_withdrawn(&self, sinks: &[SinkState]) -> bool {
+        sinks[self.action.sink.index()].life != self.life
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Channel {
     turns: TurnQueue,
     /// The actions by place, and the places that are free.
-    actions: Vec<(FlagSet, Action)>,
+    actions: Vec<Waiting>,
     free: Vec<u32>,
     capacity: usize,
+    /// Those in the queue whose sinks are gone.
+    withdrawn: usize,
     /// Reports of flagged actions that nobody has read.
     reports: usize,
     most_full: usize,
@@ -45,6 +64,7 @@ impl Channel {
             actions: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             capacity,
+            withdrawn: 0,
             reports: 0,
             most_full: 0,
             list: None,
@@ -52,21 +72,25 @@ impl Channel {
         }
     }
 
-    /// Queues an action; `false` if there is no place.
+    /// Queues an action of the sink that is this one at its place; `false` if there is no room.
     #[inline]
-    pub(crate) fn push(&mut self, pending: Pending) -> bool {
+    pub(crate) fn push(&mut self, pending: Pending, life: u32) -> bool {
         if self.fill() >= self.capacity {
             return false;
         }
-        let stored = (pending.accept, pending.action);
+        let waiting = Waiting {
+            accept: pending.accept,
+            life,
+            action: pending.action,
+        };
         // The place freed last is the one still in the cache.
         let place = match self.free.pop() {
             Some(place) => {
-                self.actions[place as usize] = stored;
+                self.actions[place as usize] = waiting;
                 place
             }
             None => {
-                self.actions.push(stored);
+                self.actions.push(waiting);
                 self.actions.len() as u32 - 1
             }
         };
@@ -113,18 +137,49 @@ impl Channel {
         self.blocked_until = self.blocked_until.max(until);
     }
 
-    /// Gives the action at the head its turn among those of the same deadline, once it is due.
+    /// The sink of so many actions is gone, and none of them is executed.
+    ///
+    /// They leave the queue when they are due, or all together once they are more than half of what
+    /// waits: so one costs no more than its way in, however often sinks come and go, and they never
+    /// hold more places than the others.
+    pub(crate) fn withdraw(&mut self, count: usize, sinks: &[SinkState]) {
+        self.withdrawn += count;
+        if 2 * self.withdrawn <= self.turns.len() {
+            return;
+        }
+        let (actions, free) = (&self.actions, &mut self.free);
+        self.turns.retain(|turn| {
+            let is_withdrawn = actions[turn.place as usize].is_withdrawn(sinks);
+            if is_withdrawn {
+                free.push(turn.place);
+            }
+            !is_withdrawn
+        });
+        self.withdrawn = 0;
+    }
+
+    /// Gives the action at the head its turn among those of the same deadline, once it is due;
+    /// those whose sinks are gone leave the queue there, and take nobody's turn.
     ///
     /// Late and early actions have their flag and are in nobody's list.
     #[inline]
     pub(crate) fn settle(&mut self, now: TaiNs, sinks: &mut [SinkState]) {
         while let Some(first) = self.turns.first()
-            && !first.settled
             && first.due <= now
         {
             let mut turn = *first;
+            let waiting = &mut self.actions[turn.place as usize];
+            if self.withdrawn > 0 && waiting.is_withdrawn(sinks) {
+                self.withdrawn -= 1;
+                self.turns.pop();
+                self.free.push(turn.place);
+                continue;
+            }
+            if turn.settled {
+                return;
+            }
             turn.settled = true;
-            let action = &mut self.actions[turn.place as usize].1;
+            let action = &mut waiting.action;
             if action.flag.is_some() {
                 self.turns.replace_first(turn);
                 continue;
@@ -164,7 +219,9 @@ impl Channel {
     ) -> Option<(Action, bool)> {
         let Turn { due, place, .. } = self.turns.pop()?;
         self.free.push(place);
-        let (accept, mut action) = self.actions[place as usize];
+        let Waiting {
+            accept, mut action, ..
+        } = self.actions[place as usize];
         action.executed = executed;
         if executed > due {
             // What a stall has held back leaves one per cycle.

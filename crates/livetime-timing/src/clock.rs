@@ -76,6 +76,9 @@ pub fn drift_problem(found: i64) -> Problem {
     )
 }
 
+/// Farthest that a step may bring the clock from the true time, ns: 146 years.
+pub const OFFSET_NS_MAX: i64 = 1 << 62;
+
 /// What a receiver believes the time to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockModel {
@@ -158,7 +161,8 @@ impl ClockModel {
     /// Lets something happen to the clock at the true time `now`.
     ///
     /// # Errors
-    /// The problem of a drift beyond [`DRIFT_MAX`]; nothing happens then.
+    /// The problem of a drift beyond [`DRIFT_MAX`], or of a step beyond [`OFFSET_NS_MAX`] or out of
+    /// the times there are; nothing happens then.
     #[expect(
         clippy::result_large_err,
         reason = "a rare call, and the problem is complete"
@@ -166,7 +170,7 @@ impl ClockModel {
     pub fn handle_fault(&mut self, now: TaiNs, fault: ClockFault) -> Result<(), Problem> {
         let believed = self.time(now);
         match fault {
-            ClockFault::Step { ns } => self.base = (now, believed.offset_by(ns)),
+            ClockFault::Step { ns } => self.base = (now, stepped(now, believed, ns)?),
             ClockFault::Drift { parts_per_billion } => {
                 if parts_per_billion.unsigned_abs() > DRIFT_MAX.unsigned_abs() {
                     return Err(drift_problem(parts_per_billion.into()));
@@ -187,6 +191,28 @@ impl ClockModel {
         }
         Ok(())
     }
+}
+
+/// What a clock shows after a step, if it may be made.
+#[expect(
+    clippy::result_large_err,
+    reason = "a rare call, and the problem is complete"
+)]
+fn stepped(now: TaiNs, believed: TaiNs, ns: i64) -> Result<TaiNs, Problem> {
+    let (shown, offset_max) = (i128::from(believed.0), i128::from(OFFSET_NS_MAX));
+    let offset = shown - i128::from(now.0);
+    let least = (-shown).max(-offset_max - offset);
+    let most = (i128::from(u64::MAX) - shown).min(offset_max - offset);
+    if (least..=most).contains(&ns.into()) {
+        return Ok(believed.offset_by(ns));
+    }
+    Err(Problem::new(
+        problem_code::CLOCK_STEP,
+        "timing.clock.step",
+        ns,
+        format!("{least} to {most} ns"),
+        "a clock shows 0 to 2^64 - 1 ns TAI and is at most 2^62 ns off, 146 years",
+    ))
 }
 
 #[cfg(test)]
@@ -222,6 +248,39 @@ mod tests {
             parts_per_billion: 1_000_001,
         };
         assert!(clock.handle_fault(TaiNs(33 * SECOND), absurd).is_err());
+    }
+
+    #[test]
+    fn a_step_stays_within_the_times_there_are() {
+        let mut clock = ClockModel::locked();
+        let now = TaiNs(1_800_000_000 * SECOND);
+        let mut step = |ns| {
+            let done = clock.handle_fault(now, ClockFault::Step { ns });
+            (
+                done.err().map(|problem| problem.to_string()),
+                clock.time(now),
+            )
+        };
+        for ns in [i64::MAX, OFFSET_NS_MAX + 1, i64::MIN] {
+            let (refused, after) = step(ns);
+            let refused = refused.unwrap();
+            assert!(refused.contains(&ns.to_string()), "{refused}");
+            assert!(
+                refused.contains("-1800000000000000000 to 4611686018427387904 ns"),
+                "{refused}"
+            );
+            assert_eq!(after, now, "nothing happens");
+        }
+        let farthest = TaiNs(now.0 + OFFSET_NS_MAX as u64);
+        assert_eq!(step(OFFSET_NS_MAX), (None, farthest));
+        assert!(
+            step(1)
+                .0
+                .is_some_and(|refused| refused.contains(" to 0 ns"))
+        );
+        let back = -(farthest.0 as i64);
+        assert_eq!(step(back), (None, TaiNs(0)));
+        assert!(step(-1).0.is_some());
     }
 
     #[test]

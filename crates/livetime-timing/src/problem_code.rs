@@ -17,6 +17,8 @@ pub const STABLE_TIME: ProblemCode = ProblemCode::new("G0104", "stable time is n
 pub const INPUT_PREFIX: ProblemCode = ProblemCode::new("G0105", "input prefix uses the edge bit");
 /// A drift that no clock has.
 pub const DRIFT: ProblemCode = ProblemCode::new("G0106", "clock drift out of range");
+/// A step after which a clock shows no time, or one too far from the true one.
+pub const CLOCK_STEP: ProblemCode = ProblemCode::new("G0107", "clock step out of range");
 
 /// A spill's period is shorter than its schedule.
 pub const SPILL_PERIOD: ProblemCode = ProblemCode::new("G0301", "period of the spill too short");

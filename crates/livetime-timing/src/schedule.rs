@@ -215,6 +215,8 @@ pub struct SchedulePlayer {
     schedule: Schedule,
     playback: Playback,
     start: TaiNs,
+    /// When it was asked for: it sends nothing before.
+    asked: TaiNs,
     /// Turns completed, and the next entry of the present one.
     turn: u64,
     next: usize,
@@ -238,6 +240,7 @@ impl SchedulePlayer {
             schedule,
             playback,
             start: TaiNs(start),
+            asked: TaiNs(0),
             turn: 0,
             next: 0,
             played: 0,
@@ -301,6 +304,12 @@ impl SchedulePlayer {
         Some(Self::new(schedule, playback, start))
     }
 
+    /// It is asked for now: what should have been sent before is sent now, however long its lead.
+    /// Without this it plays as if it had always been there.
+    pub fn ask(&mut self, now: TaiNs) {
+        self.asked = now;
+    }
+
     /// Messages still to be handed out; `None` without end.
     pub fn remaining(&self) -> Option<u64> {
         let all = self.schedule.entries.len() as u64;
@@ -357,7 +366,7 @@ impl SchedulePlayer {
         }
         let entry = self.schedule.entries.get(self.next)?;
         let time = self.time_of(entry);
-        Some(TaiNs(time.0.saturating_sub(self.playback.lead.0)))
+        Some(TaiNs(time.0.saturating_sub(self.playback.lead.0)).max(self.asked))
     }
 
     fn time_of(&self, entry: &ScheduleEntry) -> TaiNs {

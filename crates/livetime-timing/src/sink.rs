@@ -7,7 +7,7 @@
 use core::fmt;
 
 /// A sink: its place among all sinks of the receiver. Places are used again after a sink is
-/// destroyed; conditions never are, so a late action of an old sink is told by its condition.
+/// destroyed; what waited for the old one is not executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SinkId(pub u16);
 

@@ -212,3 +212,40 @@ fn signals_of_members_are_given_on_request() {
     ];
     assert_eq!(outputs, expected);
 }
+
+#[test]
+fn a_block_that_cannot_be_armed_is_not_taken() {
+    let mut master = master(2);
+    let block_of = |sets: [&[CoefficientSet]; 2]| emit_block(&sets).unwrap();
+    let (one, none) = ([flat(0)], []);
+    let queued = |master: &MasterFunctionGenerator| {
+        let members = master.members().iter();
+        members.map(|member| member.queued()).collect::<Vec<_>>()
+    };
+    let empty = block_of([&none, &none]);
+    let empty = CoefficientBlockView::new_checked(&empty).unwrap();
+    let refused = master.append_block_and_arm(TaiNs(0), &empty);
+    let error = GeneratorError::Empty;
+    assert_eq!(refused, Err(MasterError::Generator { channel: 0, error }));
+    let bytes = block_of([&one, &none]);
+    let block = CoefficientBlockView::new_checked(&bytes).unwrap();
+    master.append_block_and_arm(TaiNs(0), &block).unwrap();
+    let both = block_of([&one, &one]);
+    let both = CoefficientBlockView::new_checked(&both).unwrap();
+    // What is armed, or is becoming so, is not armed again.
+    for now in [TaiNs(0), TaiNs(MS)] {
+        let before = queued(&master);
+        let refused = master.append_block_and_arm(now, &both).unwrap_err();
+        assert!(
+            refused.to_string().contains("must be disabled"),
+            "{refused}"
+        );
+        assert_eq!(queued(&master), before);
+        drain(&mut master, TaiNs(MS));
+    }
+    master.abort(TaiNs(MS));
+    drain(&mut master, TaiNs(1000 * MS));
+    master
+        .append_block_and_arm(TaiNs(1000 * MS), &both)
+        .unwrap();
+}

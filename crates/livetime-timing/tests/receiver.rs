@@ -85,6 +85,30 @@ fn schedules_play_beside_each_other_until_all_places_are_taken() {
     assert_eq!((ended.played(), receiver.players().count()), (2, 1));
 }
 
+/// However long its lead: what should have been sent before is sent when it is asked for.
+#[test]
+fn a_schedule_of_the_past_arrives_when_it_is_asked_for_and_is_late() {
+    const LATENCY: u64 = 4096;
+    let now = 2_000 * SECOND;
+    for (back, lead) in [
+        (5_000_000, 5_000),
+        (5_000_000, 1_000 * SECOND),
+        (100 * SECOND, 1_000 * SECOND),
+    ] {
+        let (mut receiver, _) = receiver(0);
+        let messages =
+            [now - back, now + 10 * LATENCY].map(|at| TimingMessage::new(EventId(1), 0, TaiNs(at)));
+        let player = SchedulePlayer::of_messages(&messages, DurationNs(lead), 1, DurationNs(0));
+        let mut player = player.unwrap();
+        player.ask(TaiNs(now));
+        assert!(receiver.play(player).is_none());
+        let executed = run(&mut receiver, 2 * now);
+        let [late, due] = [LATENCY, 10 * LATENCY].map(|after| now + after);
+        let expected = [(late, late, Some(ActionFlag::Late)), (due, due, None)];
+        assert_eq!(executed, expected, "{back} ns past, {lead} ns ahead");
+    }
+}
+
 #[test]
 fn a_drifting_clock_executes_by_its_own_time() {
     let (mut receiver, _) = receiver(0);

@@ -140,6 +140,9 @@ impl RecordFlags {
     }
 }
 
+/// In the place of the event ID of a restart that was none of the daemon.
+const RENEWED: u64 = 1;
+
 /// One record of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimingRecord {
@@ -220,6 +223,20 @@ impl TimingRecord {
             kind: RecordKind::Restart,
             ..Self::gap(0, 0, 0, when, epoch)
         }
+    }
+
+    /// The daemon of `epoch`, which was there all the time, has ended the subscription, and it was made
+    /// anew, noticed at `when`: a restart record with 1 in the place of the event ID.
+    pub fn renewal(when: TaiNs, epoch: u32) -> Self {
+        Self {
+            id: RENEWED,
+            ..Self::restart(when, epoch)
+        }
+    }
+
+    /// Whether a restart record is one of [`TimingRecord::renewal`].
+    pub fn is_renewal(&self) -> bool {
+        self.kind == RecordKind::Restart && self.id == RENEWED
     }
 
     /// How much later than its deadline the action was executed \[ns\]; negative when earlier, and as
@@ -363,6 +380,7 @@ mod tests {
             .collect();
         let gap = TimingRecord::gap(10, 19, 10, TaiNs(77), 3);
         let restart = TimingRecord::restart(TaiNs(78), 4);
+        assert!(!restart.is_renewal() && TimingRecord::renewal(TaiNs(78), 4).is_renewal());
         let records = [sample(), gap, restart];
         assert_eq!(halves.len(), records.len() * 16);
         for (record, halves) in records.iter().zip(halves.chunks(16)) {

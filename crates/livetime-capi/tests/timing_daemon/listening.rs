@@ -12,7 +12,8 @@ use livetime_capi::timing_call::{
     livetime_timing_close, livetime_timing_inject, livetime_timing_open,
 };
 use livetime_client::{
-    Address, EventId, Filter, Listener, RecordKind, SubscriptionOptions, TaiNs, TimingRecord,
+    Address, EventId, Filter, Listener, RecordKind, SubscriptionOptions, TaiNs, TimingClient,
+    TimingRecord,
 };
 use livetime_timing_daemon::{AccessRules, Daemon};
 
@@ -65,6 +66,38 @@ fn gaps_and_restarts_have_the_time_of_the_messages() {
     assert_eq!(restart.kind, RecordKind::Restart);
     assert!((before..=time(&listener)).contains(&restart.executed));
     drop((daemon, folder));
+}
+
+/// What an admin destroys is made anew, which is no restart of the daemon and is not counted as one.
+#[test]
+fn a_listener_whose_sink_or_condition_is_destroyed_says_so_and_listens_on() {
+    let stage = stage();
+    let options = SubscriptionOptions::default();
+    let mut listener = Listener::start(&stage.address, &[Filter::ALL], &options).unwrap();
+    let admin = TimingClient::connect(&stage.address).unwrap();
+    let epoch = admin.epoch().unwrap();
+    for turn in 0..4 {
+        let (sink, condition) = stage.daemon.control().read(|registry| {
+            let condition = registry.conditions().next().unwrap();
+            let sink = registry.sink(condition.spec.sink).unwrap();
+            let sink = format!("/org/livetime/Timing1/tr0/{}", sink.spec.name);
+            let id = condition.id;
+            let condition = format!("{sink}/c{}_{}", id.slot(), id.generation());
+            (sink, condition)
+        });
+        let path = if turn % 2 == 0 { sink } else { condition };
+        admin.destroy(&path).unwrap();
+        let renewal = next(&mut listener);
+        assert!(renewal.is_renewal(), "{path}: {renewal:?}");
+        assert_eq!(renewal.epoch, epoch);
+        let now = admin.raw_time().unwrap();
+        admin
+            .inject(EventId(1), turn, TaiNs(now.0 + 50_000))
+            .unwrap();
+        admin.advance_clock(TaiNs(now.0 + 60_000)).unwrap();
+        assert_eq!(next(&mut listener).param, turn, "{path}");
+    }
+    assert_eq!(listener.restarts(), 0);
 }
 
 /// Whoever takes the place of a daemon and does not answer makes no wait longer, and the next

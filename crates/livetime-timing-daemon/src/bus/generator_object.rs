@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use livetime_timing::function_generator::{FunctionGenerator, MasterOutput};
+use livetime_timing::function_generator::{FunctionGenerator, GeneratorSignal, MasterOutput};
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, fdo, interface};
 
@@ -48,6 +48,37 @@ impl GeneratorObject {
     }
 }
 
+/// A signal of one member for people.
+fn signal_text(signal: &GeneratorSignal) -> String {
+    let state = |is: bool, word: &str| match is {
+        true => word.to_owned(),
+        false => format!("not {word}"),
+    };
+    match signal {
+        GeneratorSignal::Enabled(is) => state(*is, "enabled"),
+        GeneratorSignal::Armed(is) => state(*is, "armed"),
+        GeneratorSignal::Running(is) => state(*is, "running"),
+        GeneratorSignal::Started { time } => format!("started at {} ns", time.0),
+        GeneratorSignal::Refill { dry_at } => format!("ends at {} ns without more", dry_at.0),
+        GeneratorSignal::Stopped {
+            time,
+            abort,
+            hardware_underflow,
+            controller_underflow,
+        } => {
+            let mut text = format!("stopped at {} ns", time.0);
+            for (is, why) in [
+                (*abort, ", aborted"),
+                (*hardware_underflow, ", hardware underflow"),
+                (*controller_underflow, ", controller underflow"),
+            ] {
+                text += if is { why } else { "" };
+            }
+            text
+        }
+    }
+}
+
 /// Sends a signal for an output of the master.
 pub(crate) fn send_output(server: &Server, output: MasterOutput) {
     let send = |member: &str, body: &(u64, u64, u64)| {
@@ -55,7 +86,7 @@ pub(crate) fn send_output(server: &Server, output: MasterOutput) {
     };
     match output {
         MasterOutput::Member { member, signal } => {
-            let body = (member as u32, format!("{signal:?}"));
+            let body = (member as u32, signal_text(&signal));
             let interface = "MasterFunctionGenerator";
             server.broadcast(GENERATOR_PATH, interface, "MemberSignal", &body);
         }
@@ -223,4 +254,32 @@ impl GeneratorObject {
         member: u32,
         signal: &str,
     ) -> zbus::Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_wire::TaiNs;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_of_a_member_is_a_sentence() {
+        let stopped = GeneratorSignal::Stopped {
+            time: TaiNs(7),
+            abort: true,
+            hardware_underflow: false,
+            controller_underflow: true,
+        };
+        for (signal, text) in [
+            (GeneratorSignal::Armed(true), "armed"),
+            (GeneratorSignal::Running(false), "not running"),
+            (
+                GeneratorSignal::Started { time: TaiNs(5) },
+                "started at 5 ns",
+            ),
+            (stopped, "stopped at 7 ns, aborted, controller underflow"),
+        ] {
+            assert_eq!(signal_text(&signal), text);
+        }
+    }
 }

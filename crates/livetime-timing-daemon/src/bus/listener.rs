@@ -3,6 +3,7 @@
 //! Each peer has a thread that does its handshake, sends its signals and notices its end; peers
 //! beyond [`PEERS_MAX`] are turned away, and those that say nothing are dropped ([`super::handshakes`]). The kernel says who a peer is, not the peer.
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,8 +21,9 @@ use super::peer_stream::PeerStream;
 use super::readiness::Readiness;
 use super::server::{Link, Server};
 use super::{BUS_NAME, to_error};
+use crate::control::places_for;
 
-/// Peers connected at a time.
+/// Peers connected at a time; the last of them are admins.
 pub const PEERS_MAX: usize = 512;
 
 /// Which bus to be on.
@@ -33,6 +35,16 @@ pub enum BusChoice {
     Session,
     /// A bus at an address.
     Address(String),
+}
+
+impl fmt::Display for BusChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => f.write_str("the system bus"),
+            Self::Session => f.write_str("the session bus"),
+            Self::Address(address) => write!(f, "the bus at {address}"),
+        }
+    }
 }
 
 /// Why the daemon cannot be reached.
@@ -75,7 +87,7 @@ pub enum ListenError {
         owner: String,
     },
     /// No thread could be started.
-    #[error("no thread for connections: {0}")]
+    #[error("no thread for connections: {}", livetime_shm::with_limit(.0))]
     Thread(io::Error),
 }
 
@@ -170,7 +182,8 @@ fn accept(server: &Arc<Server>, listener: &UnixListener, readiness: &Arc<Readine
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        if peers.fetch_add(1, Ordering::SeqCst) >= PEERS_MAX {
+        let before = peers.fetch_add(1, Ordering::SeqCst);
+        if before >= PEERS_MAX {
             peers.fetch_sub(1, Ordering::SeqCst);
             continue;
         }
@@ -181,7 +194,7 @@ fn accept(server: &Arc<Server>, listener: &UnixListener, readiness: &Arc<Readine
             .name("timing-peer".to_owned())
             .spawn(move || {
                 // A failed handshake is the peer's affair.
-                let _ = serve_peer(&server, stream, &readiness);
+                let _ = serve_peer(&server, stream, before, &readiness);
                 count.fetch_sub(1, Ordering::SeqCst);
             });
         if thread.is_err() {
@@ -190,9 +203,11 @@ fn accept(server: &Arc<Server>, listener: &UnixListener, readiness: &Arc<Readine
     }
 }
 
+/// Serves one peer that came when so many were there `before` it.
 fn serve_peer(
     server: &Arc<Server>,
     stream: UnixStream,
+    before: usize,
     readiness: &Arc<Readiness>,
 ) -> fdo::Result<()> {
     let credentials = rustix::net::sockopt::socket_peercred(&stream)
@@ -206,7 +221,13 @@ fn serve_peer(
         .control
         .client_arrived(uid, &gids, pid, "peer")
         .map_err(to_error)?;
-    let served = block_on(serve_client(server, stream, &client));
+    let served = if before < places_for(client.role, PEERS_MAX) {
+        block_on(serve_client(server, stream, &client))
+    } else {
+        Err(fdo::Error::LimitsExceeded(
+            "all places for peers are taken".to_owned(),
+        ))
+    };
     block_on(server.client_gone(&client));
     served
 }
@@ -286,15 +307,22 @@ pub fn join_bus(server: &Arc<Server>, choice: &BusChoice) -> Result<(), ListenEr
     block_on(take_name(&connection, &names))?;
     let link = Arc::new(Link::default());
     let _ = link.connection.set(connection.clone());
-    server.add_link(format!("bus {choice:?}"), Arc::clone(&link));
-    let watching = Arc::clone(server);
+    let key = format!("bus {choice:?}");
+    server.add_link(key.clone(), Arc::clone(&link));
+    let (watching, bus) = (Arc::clone(server), connection.clone());
     std::thread::Builder::new()
         .name("timing-bus-names".to_owned())
-        .spawn(move || block_on(watch_names(&watching, changes)))
+        .spawn(move || block_on(watch_names(&watching, &bus, changes)))
         .map_err(ListenError::Thread)?;
+    let (server, choice) = (Arc::clone(server), choice.clone());
     std::thread::Builder::new()
         .name("timing-bus-signals".to_owned())
-        .spawn(move || block_on(link.mailbox.send_until_closed(&connection)))
+        .spawn(move || {
+            block_on(link.mailbox.send_until_closed(&connection));
+            if !server.is_quitting() {
+                block_on(server.bus_gone(&key, &choice, &connection));
+            }
+        })
         .map_err(ListenError::Thread)?;
     Ok(())
 }
@@ -321,7 +349,11 @@ async fn take_name(connection: &Connection, names: &fdo::DBusProxy<'_>) -> Resul
 }
 
 /// Notices callers that leave the bus.
-async fn watch_names(server: &Arc<Server>, mut changes: fdo::NameOwnerChangedStream) {
+async fn watch_names(
+    server: &Arc<Server>,
+    bus: &Connection,
+    mut changes: fdo::NameOwnerChangedStream,
+) {
     while let Some(change) = std::future::poll_fn(|context| {
         futures_core::Stream::poll_next(std::pin::Pin::new(&mut changes), context)
     })
@@ -330,7 +362,7 @@ async fn watch_names(server: &Arc<Server>, mut changes: fdo::NameOwnerChangedStr
         if let Ok(arguments) = change.args()
             && arguments.new_owner().is_none()
         {
-            server.bus_name_gone(arguments.name().as_str()).await;
+            server.bus_name_gone(bus, arguments.name().as_str()).await;
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use livetime_timing::{
-    Change, ClockFault, ConditionSpec, IdFilter, Operation, SchedulePlayer, SinkKind, SinkSpec,
-    TableLimits, drift_problem,
+    ActionFlag, Change, ClockFault, ConditionSpec, FlagSet, IdFilter, Operation, SchedulePlayer,
+    SinkKind, SinkSpec, TableLimits, drift_problem,
 };
 use livetime_wire::{DurationNs, TaiNs, TimingMessage, timing_message::EventId};
 use zbus::message::Header;
@@ -324,6 +324,9 @@ impl ReceiverObject {
         period: u64,
     ) -> fdo::Result<u32> {
         let client = self.server.caller(connection, &header).await?;
+        if repeats == 0 {
+            return Err(invalid("repeats is 0, allowed is 1 or more"));
+        }
         let messages = read_schedule(messages.into()).map_err(bulk_error)?;
         let count = u32::try_from(messages.len()).unwrap_or(u32::MAX);
         let (lead, period) = (DurationNs(lead), DurationNs(period));
@@ -382,7 +385,7 @@ impl ReceiverObject {
                 .map_err(|error| invalid(error.to_string()))?;
             changes.push(Change::Add(ConditionSpec {
                 offset_ns: *offset,
-                accept: livetime_timing::FlagSet::from_bits(*accept),
+                accept: accepted(*accept)?,
                 active: *active,
                 ..ConditionSpec::new(sink, filter, *tag)
             }));
@@ -499,6 +502,19 @@ fn clock_fault(kind: &str, value: i64) -> fdo::Result<ClockFault> {
     }
 }
 
+/// The flags of a condition.
+fn accepted(bits: u8) -> fdo::Result<FlagSet> {
+    let flags = FlagSet::from_bits(bits);
+    if flags.to_bits() != bits {
+        let all = ActionFlag::ALL.map(|flag| format!("{} {}", flag.bit(), flag.key()));
+        let all = all.join(", ");
+        return Err(invalid(format!(
+            "flags accepted are {bits}, allowed is a sum of {all}"
+        )));
+    }
+    Ok(flags)
+}
+
 /// The condition behind a path.
 fn condition_object(server: &Server, path: &OwnedObjectPath) -> fdo::Result<Object> {
     let unknown = || fdo::Error::UnknownObject(format!("there is no condition {path}"));
@@ -520,6 +536,19 @@ fn bulk_error(error: BulkError) -> fdo::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_that_do_not_exist_are_not_accepted() {
+        assert_eq!(accepted(15).unwrap(), FlagSet::ALL);
+        for bits in [16, 255] {
+            let refused = accepted(bits).unwrap_err().to_string();
+            let said = format!("flags accepted are {bits}, allowed is a sum of ");
+            assert!(
+                refused.contains(&said) && refused.contains("8 delayed"),
+                "{refused}"
+            );
+        }
+    }
 
     #[test]
     fn a_drift_is_refused_as_it_was_given() {

@@ -20,6 +20,7 @@ use super::condition_object::{
 use super::generator_object::{GENERATOR_PATH, GeneratorObject};
 use super::handshakes::Handshakes;
 use super::input_object::InputObject;
+use super::listener::BusChoice;
 use super::mailbox::Mailbox;
 use super::peer_stream::HangUp;
 use super::receiver_object::{DaemonObject, ReceiverObject};
@@ -73,7 +74,9 @@ pub struct Server {
     /// Peers that have not said who they are.
     pub handshakes: Handshakes,
     links: Mutex<BTreeMap<String, Arc<Link>>>,
-    bus_clients: Mutex<BTreeMap<String, Client>>,
+    /// By the bus and the name there: two buses may give the same name.
+    bus_clients: Mutex<BTreeMap<(String, String), Client>>,
+    lost_buses: Mutex<Vec<String>>,
     ticks: Mutex<BTreeMap<SinkId, SinkTick>>,
     names: AtomicU64,
     quitting: AtomicBool,
@@ -82,6 +85,10 @@ pub struct Server {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bus_client_key(bus: &Connection, name: &str) -> (String, String) {
+    (bus.server_guid().to_string(), name.to_owned())
 }
 
 impl Server {
@@ -93,6 +100,7 @@ impl Server {
             handshakes: Handshakes::default(),
             links: Mutex::default(),
             bus_clients: Mutex::default(),
+            lost_buses: Mutex::default(),
             ticks: Mutex::default(),
             names: AtomicU64::new(1),
             quitting: AtomicBool::new(false),
@@ -122,7 +130,13 @@ impl Server {
 
     /// A name for an object whose creator gave none.
     pub fn automatic_name(&self) -> String {
-        format!("_{}", self.names.fetch_add(1, Ordering::Relaxed))
+        loop {
+            let name = format!("_{}", self.names.fetch_add(1, Ordering::Relaxed));
+            // A sink that was kept across starts has a name of before.
+            if (self.control).read(|registry| registry.sink_by_name(&name).is_none()) {
+                return name;
+            }
+        }
     }
 
     // --- connections -----------------------------------------------------------------------
@@ -175,7 +189,8 @@ impl Server {
         let sender = header
             .sender()
             .ok_or_else(|| fdo::Error::AccessDenied("the call has no sender".to_owned()))?;
-        if let Some(client) = locked(&self.bus_clients).get(sender.as_str()) {
+        let key = bus_client_key(connection, sender.as_str());
+        if let Some(client) = locked(&self.bus_clients).get(&key) {
             return Ok(client.clone());
         }
         let bus = fdo::DBusProxy::new(connection).await?;
@@ -189,19 +204,21 @@ impl Server {
         let client = {
             let mut clients = locked(&self.bus_clients);
             // Another call of it may have been quicker.
-            if let Some(client) = clients.get(sender.as_str()) {
+            if let Some(client) = clients.get(&key) {
                 return Ok(client.clone());
             }
             let client = self
                 .control
                 .client_arrived(uid, &gids, credentials.process_id(), sender.as_str())
                 .map_err(to_error)?;
-            clients.insert(sender.to_string(), client.clone());
+            clients.insert(key, client.clone());
             client
         };
         // It may have left meanwhile: then nobody says so any more.
-        if !bus.name_has_owner(sender.clone().into()).await? {
-            self.bus_name_gone(sender.as_str()).await;
+        // Where the bus cannot say, it has gone itself.
+        let is_there = bus.name_has_owner(sender.clone().into()).await;
+        if !is_there.unwrap_or(false) {
+            self.bus_name_gone(connection, sender.as_str()).await;
             let gone = "the caller has left the bus".to_owned();
             return Err(fdo::Error::AccessDenied(gone));
         }
@@ -209,11 +226,31 @@ impl Server {
     }
 
     /// A bus name is gone.
-    pub async fn bus_name_gone(self: &Arc<Self>, name: &str) {
-        let client = locked(&self.bus_clients).remove(name);
+    pub async fn bus_name_gone(self: &Arc<Self>, bus: &Connection, name: &str) {
+        let client = locked(&self.bus_clients).remove(&bus_client_key(bus, name));
         if let Some(client) = client {
             self.client_gone(&client).await;
         }
+    }
+
+    /// A bus is gone under its key, and all that called on it with it.
+    pub async fn bus_gone(self: &Arc<Self>, key: &str, choice: &BusChoice, bus: &Connection) {
+        self.remove_link(key);
+        locked(&self.lost_buses).push(choice.to_string());
+        let guid = bus.server_guid().to_string();
+        let gone: Vec<Client> = {
+            let mut clients = locked(&self.bus_clients);
+            let of_it = clients.extract_if(.., |(bus, _), _| *bus == guid);
+            of_it.map(|(_, client)| client).collect()
+        };
+        for client in gone {
+            self.client_gone(&client).await;
+        }
+    }
+
+    /// Buses that have gone away since this was asked last.
+    pub fn take_lost_buses(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.lost_buses))
     }
 
     /// A client is gone: its objects go with it, unless it has a lease.

@@ -1,11 +1,15 @@
 //! What one client may have of the sinks and conditions that all share.
 //!
 //! Nobody takes all of them: a client has at most [`SINKS_PER_CLIENT`] sinks and
-//! [`CONDITIONS_PER_CLIENT`] conditions of its own; clients that are no admins may give up, to stay
-//! for good, as many of all together; and of the places there are one in [`PLACES_PER_KEPT_ONE`] is
-//! kept for admins, so that many clients together cannot shut them out.
+//! [`CONDITIONS_PER_CLIENT`] conditions of its own; those of one user that is no admin have
+//! [`SINKS_PER_USER`] and [`CONDITIONS_PER_USER`] together, with what the leases keep of those that
+//! are gone; clients that are no admins may give up, to stay for good, as many as one may own of all
+//! together; and of the places there are one in [`PLACES_PER_KEPT_ONE`] is kept for admins, so that
+//! many clients together cannot shut them out.
 
-use livetime_timing::{Caller, Change, ClientId, Ownership, Registry, Role};
+use std::collections::BTreeSet;
+
+use livetime_timing::{Caller, Change, ClientId, Ownership, Registry, Role, SinkId};
 
 use super::ControlError;
 
@@ -13,6 +17,10 @@ use super::ControlError;
 pub const SINKS_PER_CLIENT: usize = 64;
 /// Conditions that one client may own.
 pub const CONDITIONS_PER_CLIENT: usize = 4096;
+/// Sinks that the clients of one user own together, unless it is an admin: half of what there is.
+pub const SINKS_PER_USER: usize = 512;
+/// Conditions that the clients of one user own together, unless it is an admin.
+pub const CONDITIONS_PER_USER: usize = 8192;
 /// Of so many places one is for admins alone.
 const PLACES_PER_KEPT_ONE: usize = 16;
 /// The daemon itself, which restores what was kept.
@@ -36,17 +44,17 @@ pub(super) fn check_conditions(
     caller: &Caller,
     changes: &[Change],
 ) -> Result<(), ControlError> {
-    let count = |of: fn(&Change) -> bool| changes.iter().filter(|change| of(change)).count();
-    let added = count(|change| matches!(change, Change::Add(_)));
-    let removed = count(|change| matches!(change, Change::Remove(_)));
-    let disowned = count(|change| matches!(change, Change::Disown(_)));
+    let disowned = changes.iter();
+    let disowned = disowned
+        .filter(|change| matches!(change, Change::Disown(_)))
+        .count();
     if disowned > 0 {
         let conditions = registry.conditions().map(|condition| &condition.ownership);
         let given_up = disowned + conditions.filter(|its| is_given_up(its)).count();
         let what = "conditions that nobody owns";
-        check_given_up(caller, given_up, CONDITIONS_PER_CLIENT, what)?;
+        check_bound(caller, given_up, CONDITIONS_PER_CLIENT, what)?;
     }
-    let more = added.saturating_sub(removed);
+    let more = conditions_more(changes);
     if more == 0 {
         return Ok(());
     }
@@ -70,6 +78,96 @@ pub(super) fn check_conditions(
     )
 }
 
+/// Whether the clients of a user may have one more sink together.
+pub(super) fn check_sinks_of_user(
+    registry: &Registry,
+    caller: &Caller,
+    of_user: &BTreeSet<ClientId>,
+) -> Result<(), ControlError> {
+    let sinks = registry.sinks().map(|sink| &sink.ownership);
+    let count = 1 + count_of(sinks, of_user);
+    check_bound(caller, count, SINKS_PER_USER, "sinks of the user")
+}
+
+/// Whether the clients of a user may have the conditions that these changes add.
+pub(super) fn check_conditions_of_user(
+    registry: &Registry,
+    caller: &Caller,
+    changes: &[Change],
+    of_user: &BTreeSet<ClientId>,
+) -> Result<(), ControlError> {
+    let more = conditions_more(changes);
+    if more == 0 {
+        return Ok(());
+    }
+    let conditions = registry.conditions().map(|condition| &condition.ownership);
+    let count = more + count_of(conditions, of_user);
+    check_bound(caller, count, CONDITIONS_PER_USER, "conditions of the user")
+}
+
+/// Conditions that these changes leave more than there were.
+fn conditions_more(changes: &[Change]) -> usize {
+    let count = |of: fn(&Change) -> bool| changes.iter().filter(|change| of(change)).count();
+    let added = count(|change| matches!(change, Change::Add(_)));
+    added.saturating_sub(count(|change| matches!(change, Change::Remove(_))))
+}
+
+fn count_of<'a>(all: impl Iterator<Item = &'a Ownership>, clients: &BTreeSet<ClientId>) -> usize {
+    all.filter(|its| its.owner.is_some_and(|owner| clients.contains(&owner)))
+        .count()
+}
+
+/// Whether a client may take over what another one owned.
+pub(super) fn check_taken_over(
+    registry: &Registry,
+    caller: &Caller,
+    from: ClientId,
+) -> Result<(), ControlError> {
+    let both = BTreeSet::from([caller.client, from]);
+    let sinks = count_of(registry.sinks().map(|sink| &sink.ownership), &both);
+    let conditions = registry.conditions().map(|condition| &condition.ownership);
+    let conditions = count_of(conditions, &both);
+    for (count, max, what) in [
+        (sinks, SINKS_PER_CLIENT, "sinks of the client"),
+        (
+            conditions,
+            CONDITIONS_PER_CLIENT,
+            "conditions of the client",
+        ),
+    ] {
+        if count > max {
+            return Err(ControlError::Full { what, max });
+        }
+    }
+    Ok(())
+}
+
+/// Whose subscriptions to which sinks lose conditions that these changes remove and another client
+/// owns.
+pub(super) fn made_deaf(
+    registry: &Registry,
+    caller: &Caller,
+    changes: &[Change],
+) -> Vec<(ClientId, SinkId)> {
+    let removed = changes.iter().filter_map(|change| match change {
+        Change::Remove(id) => registry.condition(*id),
+        _ => None,
+    });
+    let of_others = removed.filter_map(|condition| {
+        let owner = condition.ownership.owner?;
+        (owner != caller.client).then_some((owner, condition.spec.sink))
+    });
+    of_others.collect()
+}
+
+/// Of so many places for clients those that a role may take.
+pub(crate) fn places_for(role: Role, places: usize) -> usize {
+    match role {
+        Role::Admin => places,
+        Role::Observe | Role::Operate => places - places / PLACES_PER_KEPT_ONE,
+    }
+}
+
 /// Whether a client may give a sink up.
 pub(super) fn check_disowned_sink(
     registry: &Registry,
@@ -77,7 +175,7 @@ pub(super) fn check_disowned_sink(
 ) -> Result<(), ControlError> {
     let sinks = registry.sinks().map(|sink| &sink.ownership);
     let given_up = sinks.filter(|its| is_given_up(its)).count();
-    check_given_up(
+    check_bound(
         caller,
         given_up + 1,
         SINKS_PER_CLIENT,
@@ -89,7 +187,8 @@ fn is_given_up(ownership: &Ownership) -> bool {
     ownership.owner.is_none() && ownership.is_destructible()
 }
 
-fn check_given_up(
+/// Whether so many are within a bound, which admins do not have.
+fn check_bound(
     caller: &Caller,
     count: usize,
     max: usize,
@@ -120,7 +219,7 @@ fn check(
             max: per_client,
         });
     }
-    let for_others = places - places / PLACES_PER_KEPT_ONE;
+    let for_others = places_for(Role::Observe, places);
     if caller.role != Role::Admin && all + more > for_others {
         return Err(ControlError::Full {
             what: of_others,

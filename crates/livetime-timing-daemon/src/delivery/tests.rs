@@ -305,6 +305,38 @@ fn high_comes_before_generic_and_idle_waits_for_a_turn_of_its_own() {
     assert_eq!(idle_ends.counters.deferred(), 7);
 }
 
+/// By its rule: what comes after its end was offered to nobody, and is counted as nothing.
+#[test]
+fn a_subscription_that_has_ended_counts_nothing_more() {
+    let classes = [PriorityClass::High, PriorityClass::Idle];
+    let mut delivery = Delivery::new(DeliveryConfig::default());
+    let mut listeners = Vec::new();
+    let subscribed = classes.map(|class| {
+        let config = SubscriptionConfig {
+            slots: 8,
+            rule: OverflowRule::Disconnect,
+            class,
+            bound_ns: 0,
+            ..SubscriptionConfig::default()
+        };
+        subscribe(&mut delivery, &mut listeners, 0, &config)
+    });
+    let clock = || TaiNs(2_000);
+    for id in 0..100 {
+        delivery.deliver(&[action(0, id)], &clock);
+    }
+    while delivery.deliver_idle(&clock) > 0 {}
+    for ((_, ends), class) in subscribed.iter().zip(classes) {
+        let counters = &ends.counters;
+        let offered = counters.offered();
+        assert_eq!((offered, counters.dropped()), (9, 1), "{class:?}");
+        assert_eq!(counters.latency().iter().sum::<u64>(), offered);
+        let of = |its: PriorityClass| if class == its { offered } else { 0 };
+        assert_eq!(counters.delivered_late(), of(PriorityClass::High));
+        assert_eq!(counters.deferred(), of(PriorityClass::Idle));
+    }
+}
+
 #[test]
 fn a_full_pipe_drops_and_counts_and_never_blocks() {
     let (subscription, ends) = Subscription::pipe(&SubscriptionConfig::default()).unwrap();

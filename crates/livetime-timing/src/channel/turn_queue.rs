@@ -106,6 +106,12 @@ impl TurnQueue {
         }
     }
 
+    /// Takes out all turns that are not to stay.
+    pub(super) fn retain(&mut self, mut stays: impl FnMut(&Turn) -> bool) {
+        self.line.retain(&mut stays);
+        self.heap.retain(stays);
+    }
+
     /// Puts `turn` in the place of the first, which may be due later now.
     #[inline]
     pub(super) fn replace_first(&mut self, turn: Turn) {
@@ -136,6 +142,7 @@ mod tests {
         Push(u64),
         Pop,
         Delay(u64),
+        TakeOut(u64),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -144,6 +151,7 @@ mod tests {
             6 => (0u64..40).prop_map(Step::Push),
             4 => Just(Step::Pop),
             2 => (0u64..30).prop_map(Step::Delay),
+            1 => (2u64..9).prop_map(Step::TakeOut),
         ];
         prop::collection::vec(step, 0..4 * LINE_MAX)
     }
@@ -178,6 +186,10 @@ mod tests {
                         let Some(at) = first else { continue };
                         plain[at].due = TaiNs(plain[at].due.0 + by);
                         queue.replace_first(plain[at]);
+                    }
+                    Step::TakeOut(each) => {
+                        queue.retain(|turn| turn.sequence % each != 0);
+                        plain.retain(|turn| turn.sequence % each != 0);
                     }
                 }
                 let first = plain_first(&plain).map(|at| plain[at]);

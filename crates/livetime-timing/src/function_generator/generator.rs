@@ -373,16 +373,22 @@ impl FunctionGenerator {
         if self.queued() == 0 {
             return Err(GeneratorError::Empty);
         }
-        if self.signals.len() > SIGNALS_MAX - SIGNALS_OF_CHANGE {
-            return Err(GeneratorError::Signals {
-                waiting: self.signals.len(),
-            });
-        }
+        self.need_room_for_signals()?;
         self.top_up();
         self.state = GeneratorState::Arming;
         self.since = now;
         self.started = false;
         Ok(())
+    }
+
+    /// Whether the signals of arming have room.
+    pub(super) fn need_room_for_signals(&self) -> Result<(), GeneratorError> {
+        match self.signals.len() {
+            waiting if waiting > SIGNALS_MAX - SIGNALS_OF_CHANGE => {
+                Err(GeneratorError::Signals { waiting })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A start tag appears on the bus: starts the generator if it is armed and the tag is its own.

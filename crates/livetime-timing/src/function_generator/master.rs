@@ -291,6 +291,49 @@ impl MasterFunctionGenerator {
         Ok(all)
     }
 
+    /// Appends as [`MasterFunctionGenerator::append_block`] and arms as
+    /// [`MasterFunctionGenerator::arm`]: both, or nothing.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn append_block_and_arm(
+        &mut self,
+        now: TaiNs,
+        block: &CoefficientBlockView<'_>,
+    ) -> Result<Appended, MasterError> {
+        self.need_channels(block.channels())?;
+        // First, so that a block whose arming is refused is not taken.
+        self.check_arm(now, |channel| block.sets_of(channel))?;
+        let appended = self.append_block(now, block)?;
+        self.arm(now)?;
+        Ok(appended)
+    }
+
+    /// Whether [`MasterFunctionGenerator::arm`] would do it once so many sets more are queued in
+    /// each channel.
+    fn check_arm(&mut self, now: TaiNs, more: impl Fn(usize) -> usize) -> Result<(), MasterError> {
+        self.collect(now);
+        self.need_disabled()?;
+        let mut has_data = false;
+        for (channel, member) in self.active.iter().enumerate() {
+            let member = &self.members[*member];
+            if member.queued() + more(channel) == 0 {
+                continue;
+            }
+            has_data = true;
+            member
+                .need_room_for_signals()
+                .map_err(|error| MasterError::Generator { channel, error })?;
+        }
+        match has_data {
+            true => Ok(()),
+            false => Err(MasterError::Generator {
+                channel: 0,
+                error: GeneratorError::Empty,
+            }),
+        }
+    }
+
     /// Arms every active member that has data, as a job: [`MasterOutput::AllArmed`] or
     /// [`MasterOutput::ArmTimeout`] ends it.
     ///
@@ -298,14 +341,7 @@ impl MasterFunctionGenerator {
     /// [`MasterError::Generator`] if a member is not disabled or none has data (then it is the
     /// first channel's); nothing is armed in that case.
     pub fn arm(&mut self, now: TaiNs) -> Result<(), MasterError> {
-        self.collect(now);
-        self.need_disabled()?;
-        if self.active.iter().all(|m| self.members[*m].queued() == 0) {
-            return Err(MasterError::Generator {
-                channel: 0,
-                error: GeneratorError::Empty,
-            });
-        }
+        self.check_arm(now, |_| 0)?;
         self.arm_job = true;
         (self.arming, self.arm_missing) = (0, 0);
         (self.cycle, self.stopped) = (0, 0);

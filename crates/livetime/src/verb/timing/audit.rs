@@ -84,7 +84,10 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         match record.kind {
             RecordKind::Gap => lost_in_ring += record.id,
             RecordKind::Restart => {
-                return Err(Failure::new("the daemon was restarted during the audit"));
+                return Err(Failure::new(match record.is_renewal() {
+                    true => "the sink of the audit or its condition was destroyed during the audit",
+                    false => "the daemon was restarted during the audit",
+                }));
             }
             RecordKind::Message => {
                 let id = EventId(record.id);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use livetime_client::{EventId, Filter, TaiNs, TimingMessage};
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_timing::{Schedule, ScheduleEntry};
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
@@ -263,7 +264,7 @@ pub(super) fn conditions(options: &ConditionOptions) -> Result<(), Failure> {
             // A lease brings its conditions back.
             resume.resume(&client)?;
             let number = number_of_condition(sink, condition);
-            KnownObjects::of(&client)?.check_condition(sink, &number)?;
+            KnownObjects::of(&client)?.check_condition(sink, &number, condition)?;
             let name = number.replace('.', "_");
             let path = format!("{RECEIVER}/{sink}/c{name}");
             Ok(client.destroy(&path)?)
@@ -312,7 +313,7 @@ fn stop_schedules(options: &ScheduleOptions) -> Result<(), Failure> {
 
 fn play(options: &ScheduleOptions, file: &Path) -> Result<(), Failure> {
     let path = file.display();
-    let text = std::fs::read_to_string(file)
+    let text = plain_file::read_text_from_any(file, TEXT_BYTES_MAX)
         .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
     let schedule =
         Schedule::parse(&text).map_err(|error| Failure::new(format!("{path}: {error}")))?;

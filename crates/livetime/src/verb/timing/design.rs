@@ -134,6 +134,12 @@ fn parse_points(text: &str) -> Result<Vec<(f64, f64)>, String> {
             .collect();
         let numbers = fields.iter().map(|field| field.parse::<f64>().ok());
         match numbers.collect::<Option<Vec<f64>>>().as_deref() {
+            Some([seconds, _]) if *seconds < 0.0 => {
+                return Err(format!(
+                    "line {line} is `{content}`, {seconds} s: a waveform begins at 0 s, and no point \
+                     may be before it"
+                ));
+            }
             Some([seconds, value]) => points.push((*seconds, *value)),
             _ => {
                 return Err(format!(
@@ -318,6 +324,8 @@ mod tests {
                 .contains("line 2 is `1`")
         );
         assert!(parse_points("# none\n").is_err());
+        let before = parse_points("# ramp\n-1 0.2\n0 0\n1 1\n").unwrap_err();
+        assert!(before.starts_with("line 2 is `-1 0.2`, -1 s: "), "{before}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Subcommand;
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_wire::timing_coefficient::CoefficientSet;
 
 use super::design::DesignArguments;
@@ -83,7 +84,7 @@ pub(super) fn read_text(file: Option<&PathBuf>) -> Result<String, Failure> {
         std::io::stdin().lock().read_to_string(&mut text)?;
         return Ok(text);
     };
-    std::fs::read_to_string(path)
+    plain_file::read_text_from_any(path, TEXT_BYTES_MAX)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
 }
 

@@ -24,15 +24,24 @@ impl KnownObjects {
         Ok(kind.unwrap_or_default().to_owned())
     }
 
-    /// Whether a sink has a condition of that number, as they are listed.
-    pub(super) fn check_condition(&self, sink: &str, number: &str) -> Result<(), Failure> {
+    /// Whether a sink has a condition of that number, as they are listed; it was given in one of the
+    /// ways that there are.
+    pub(super) fn check_condition(
+        &self,
+        sink: &str,
+        number: &str,
+        given: &str,
+    ) -> Result<(), Failure> {
         let sinks: Vec<&str> = self.sinks(|_| true).collect();
         one_of(sink, "sink", &sinks)?;
         let mut sinks = list(&self.0["sinks"]);
         let found = sinks.find(|one| one["name"] == sink);
         let conditions = found.map_or(&Value::Null, |sink| &sink["conditions"]);
         let numbers: Vec<&str> = words(list(conditions), "condition").collect();
-        one_of(number, &format!("condition of {sink}"), &numbers)
+        if numbers.contains(&number) {
+            return Ok(());
+        }
+        one_of(given, &format!("condition of {sink}"), &numbers)
     }
 
     /// Whether there is an input of that name, or else an output.
@@ -99,8 +108,8 @@ mod tests {
     fn a_name_of_nothing_is_answered_with_what_there_is() {
         let known = known();
         let said = |result: Result<(), Failure>| result.map_err(|Failure(text)| text);
-        assert_eq!(said(known.check_condition("IO1", "3.0")), Ok(()));
-        assert_eq!(said(known.check_condition("mine", "4.1")), Ok(()));
+        assert_eq!(said(known.check_condition("IO1", "3.0", "c3_0")), Ok(()));
+        assert_eq!(said(known.check_condition("mine", "4.1", "4.1")), Ok(()));
         let all = "(`livetime timing status` lists all)";
         for (result, expected) in [
             (
@@ -108,11 +117,11 @@ mod tests {
                 "`mine` is no output or bus; there are IO1, bus1",
             ),
             (
-                known.check_condition("IO1", "3"),
-                "`3` is no condition of IO1; there is 3.0",
+                known.check_condition("IO1", "3.1", "c3_1"),
+                "`c3_1` is no condition of IO1; there is 3.0",
             ),
             (
-                known.check_condition("bus1", "3.0"),
+                known.check_condition("bus1", "3.0", "3.0"),
                 "`3.0` is no condition of bus1; there is none",
             ),
             (

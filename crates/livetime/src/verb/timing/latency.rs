@@ -87,6 +87,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         match record.kind {
             RecordKind::Message => samples.push(now.0.saturating_sub(record.deadline.0)),
             RecordKind::Gap => lost += record.id,
+            RecordKind::Restart if record.is_renewal() => {
+                return Err(Failure::new("the sink of the measurement was destroyed"));
+            }
             RecordKind::Restart => return Err(Failure::new("the daemon was restarted")),
         }
     }

@@ -103,8 +103,12 @@ impl Urgency {
 
     /// Says whether the threads that will ask for it are refused it; this one stays as it is.
     fn try_out(&self) {
+        if self.fifo.is_none() {
+            return;
+        }
         std::thread::scope(|scope| {
-            scope.spawn(|| self.apply());
+            // Whoever has no thread for this has none for what is to come, and says so.
+            let _none = std::thread::Builder::new().spawn_scoped(scope, || self.apply());
         });
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use livetime_client::Address;
 use livetime_shm::allowed_cpus;
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_timing_daemon::bus::listener::BusChoice;
 use livetime_timing_daemon::{AccessRules, CoreWait, Daemon, DaemonConfig};
 use livetime_wire::TaiNs;
@@ -90,6 +91,12 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let mut is_kept = true;
     while !stop.load(Ordering::SeqCst) && !daemon.wait_quit(LOOK) {
         say_if_not_kept(daemon.control().kept_error(), &mut is_kept);
+        for bus in daemon.take_lost_buses() {
+            say(format_args!(
+                "warning: {bus} has gone away, and its clients with it; clients at the socket are served \
+                 on, and to be on a bus again the daemon is to be started anew"
+            ));
+        }
     }
     daemon.stop()?;
     // It was tried once more at the end.
@@ -114,7 +121,7 @@ fn daemon_config(options: &Options) -> Result<DaemonConfig, Failure> {
     let uid = rustix::process::getuid().as_raw();
     let mut config = DaemonConfig::for_user(uid);
     if let Some(path) = &options.rules {
-        let text = std::fs::read_to_string(path)
+        let text = plain_file::read_text(path, TEXT_BYTES_MAX)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
         config.rules = AccessRules::parse(&text)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;

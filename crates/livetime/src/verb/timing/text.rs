@@ -13,6 +13,11 @@ pub(super) fn record_line(record: &TimingRecord, verbose: bool) -> String {
                 record.id, record.param, record.deadline.0
             );
         }
+        RecordKind::Restart if record.is_renewal() => {
+            return "the daemon has ended the subscription, as its sink or a condition was destroyed; it \
+                    is made anew, and what passed meanwhile is not known"
+                .to_owned();
+        }
         RecordKind::Restart => {
             return format!(
                 "the daemon was away and is back in epoch {}; what passed meanwhile is not known",
@@ -82,7 +87,7 @@ pub(super) fn record_json(record: &TimingRecord) -> Value {
         RecordKind::Restart => {
             return json!({
                 "schema": "livetime.timing_record/1",
-                "kind": "restart",
+                "kind": if record.is_renewal() { "renewal" } else { "restart" },
                 "epoch": record.epoch,
             });
         }
@@ -136,9 +141,11 @@ pub(super) fn status_text(status: &Value) -> String {
         word(&status["time_tai_ns"]),
     );
     text += &format!(
-        "messages {}, actions {}, slow deliveries {}, still playing {}\n",
+        "messages {}, actions {}, unqueued {}, withdrawn {}, slow deliveries {}, still to play {} messages\n",
         number(&status["messages"]),
         number(&status["actions"]),
+        number(&status["unqueued"]),
+        number(&status["withdrawn"]),
         number(&status["slow_deliveries"]),
         number(&status["playing"])
     );
@@ -197,13 +204,14 @@ fn sink_lines(sink: &Value) -> String {
     text.extend(condition_lines(sink));
     for listener in list(&sink["subscriptions"]) {
         text += &format!(
-            "  subscription {} of client {}: {} {} {}, offered {}, overran {}, delivered late {}, lost by the reader {}\n",
+            "  subscription {} of client {}: {} {} {}, offered {}, unqueued {}, overran {}, delivered late {}, lost by the reader {}\n",
             number(&listener["subscription"]),
             word(&listener["client"]),
             word(&listener["mode"]),
             word(&listener["class"]),
             word(&listener["overflow_rule"]),
             number(&listener["offered"]),
+            number(&listener["unqueued"]),
             number(&listener["overran"]),
             number(&listener["delivered_late"]),
             number(&listener["lost_by_reader"])
@@ -309,8 +317,29 @@ mod tests {
             "tDeadline: 0x00000000000003e8 FID: 1 GID: 0x123 EVTNO: 0x101 FLAGS: 0x0 SID: 0x000 \
              BPID: 0x0001 RES: 0x0 Param: 0x0000000000000055 !late (by 20480 ns)"
         );
+        let renewal = TimingRecord::renewal(TaiNs(0), 1);
+        assert!(record_line(&renewal, false).contains("is made anew"));
+        assert_eq!(record_json(&renewal)["kind"], "renewal");
+        assert_eq!(
+            record_json(&TimingRecord::restart(TaiNs(0), 1))["kind"],
+            "restart"
+        );
         let gap = TimingRecord::gap(5, 9, 5, TaiNs(0), 1);
         assert_eq!(record_line(&gap, false), "lost 5 messages, numbers 5 to 9");
+    }
+
+    #[test]
+    fn what_found_no_place_in_the_queue_is_in_the_text_too() {
+        let sink = json!({"name": "s", "subscriptions": [{"unqueued": 7}]});
+        let status = json!({"unqueued": 9, "playing": 32, "sinks": [sink]});
+        let text = status_text(&status);
+        for said in [
+            "actions 0, unqueued 9,",
+            "offered 0, unqueued 7,",
+            "still to play 32 messages",
+        ] {
+            assert!(text.contains(said), "{text}");
+        }
     }
 
     #[test]
