@@ -878,6 +878,20 @@ impl ReadoutUnit {
         self.history.past(trigger)
     }
 
+    /// The newest trigger that a message named.
+    pub fn newest(&self) -> TriggerNumber {
+        self.newest
+    }
+
+    /// Whether all that is held is of triggers behind the newest one that a message named, so that it is
+    /// of none if that was the last.
+    pub fn holds_only_ahead(&mut self) -> bool {
+        (0..self.held.slot_count()).all(|slot| {
+            let held = self.held.slot(slot);
+            held.is_none_or(|(trigger, _, held)| held.is_open() && trigger > self.newest)
+        })
+    }
+
     /// Whether no fragment is held and no request waits for one.
     pub fn is_idle(&self) -> bool {
         self.held.len() == 0

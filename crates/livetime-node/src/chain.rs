@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use livetime_shm::{Doorbell, PagePool, PoolError, RingError, Waiter, ring};
 use livetime_store::Histogram;
 use livetime_wire::{
-    ConservationProblem, DurationNs, LossArea, RunNs, RunNumber, UnitId, UnitKind,
+    ConservationProblem, DurationNs, LossArea, LossCause, RunNs, RunNumber, UnitId, UnitKind,
 };
 
 use crate::builder_transport::SocketPair;
@@ -21,7 +21,9 @@ use crate::chain_outcome::ChainOutcome;
 use crate::chain_plan::{ChainPlan, FRONT_END, name_of_socket, role_of, transport_of, writers};
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::machine_memory::{MemoryShort, check_memory};
-use crate::process::lost_unit::{Judged, Neighbours, Unfinished, count_accepted_once, settle_lost};
+use crate::process::lost_unit::{
+    Judged, Neighbours, Unfinished, count_accepted_once, name_cut_off, settle_lost,
+};
 use crate::process::{
     AskEnd, FilterChange, Incident, Launcher, LossPolicy, ProcessError, ProcessFault, ProcessGroup,
     with_limit,
@@ -34,6 +36,7 @@ use crate::run_file::{RunFile, RunFiles};
 use crate::settlement::{longest_repair, settle};
 use crate::snapshot::Snapshot;
 use crate::stream_mender::{Addressee, CutStream, StreamFault, StreamMender};
+use crate::unclaimed::{of_no_trigger, settle_unanswered, unanswered};
 use crate::worker::{CommandBox, Phase, PhaseCell, ReportBoard, Worker, WorkerResult};
 
 /// Why a chain could not be started.
@@ -530,6 +533,11 @@ impl Chain {
         self.snapshot().role("src0").gauges.idle == 1
     }
 
+    /// Whether the source gives no more triggers, though not all that it gave may be settled.
+    pub fn has_source_ended(&self) -> bool {
+        self.snapshot().role("src0").gauges.ended == 1
+    }
+
     /// Whether a run file can no longer be written.
     pub fn has_writer_failed(&self) -> bool {
         let snapshot = self.snapshot();
@@ -561,7 +569,13 @@ impl Chain {
                 written.sum::<u64>() == accepted
             }
         };
-        is_at_rest && problems.is_empty()
+        is_at_rest && problems.is_empty() && (unanswered(&snapshot.roles) == 0 || !self.is_still())
+    }
+
+    /// Whether a process stands still: it may have what nobody has answered for.
+    fn is_still(&self) -> bool {
+        let still = self.processes.as_ref().map(ProcessGroup::standing_still);
+        still.is_some_and(|still| !still.is_empty())
     }
 
     /// Why a drain does not end: the roles that stand still, those that hold something, the equations
@@ -612,6 +626,10 @@ impl Chain {
             let neighbours = neighbours(snapshot, &lost);
             settle_lost(&mut counts, &mut losses, &lost, neighbours);
         }
+        let roles = &snapshot.roles;
+        let left = of_no_trigger(counts.triggers, roles);
+        losses.add(LossCause::FragmentMalformed, left);
+        settle_unanswered(&counts, &mut losses, roles, LossCause::DatagramLost);
         (accepted, counts.problems(&losses))
     }
 
@@ -643,6 +661,8 @@ impl Chain {
                 };
                 settle_lost(&mut outcome.counts, &mut outcome.losses, &lost, neighbours);
             }
+            outcome.settle_unanswered();
+            name_cut_off(&mut outcome.losses, &lost);
             return outcome;
         }
         self.phase.advance(if drained {
@@ -674,6 +694,8 @@ impl Chain {
         let mut outcome = ChainOutcome::collect(self.run, results, workers, ended_at, drained);
         let told = self.board.take_failures();
         outcome.filter_failures.splice(..0, told);
+        outcome.settle_unanswered();
+        name_cut_off(&mut outcome.losses, &[]);
         outcome.congestion = self.congestion;
         outcome
     }

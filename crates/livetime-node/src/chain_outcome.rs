@@ -7,7 +7,8 @@ use livetime_shm::WaitCounts;
 use livetime_store::summary::OverBound;
 use livetime_store::{Axis, Histogram as StoredHistogram, LatencySummary};
 use livetime_wire::{
-    ChainCounts, ConservationProblem, DecisionDigest, LossCounts, RunNs, RunNumber, UnitKind,
+    ChainCounts, ConservationProblem, DecisionDigest, LossCause, LossCounts, RunNs, RunNumber,
+    UnitKind,
 };
 
 use crate::counter_block::RoleCounts;
@@ -16,6 +17,7 @@ use crate::python_filter::FilterHistograms;
 use crate::role::flagged_fragments::FlaggedFragments;
 use crate::role::{RoleResult, latency_histogram};
 use crate::run_file::ClosingFile;
+use crate::unclaimed::settle_unanswered;
 use crate::worker::WorkerResult;
 
 /// How one worker spent its time.
@@ -83,6 +85,15 @@ pub struct ChainOutcome {
 }
 
 impl ChainOutcome {
+    /// Counts the fragments that nobody has answered for and nobody has.
+    pub(crate) fn settle_unanswered(&mut self) {
+        let cause = match self.drained {
+            true => LossCause::DatagramLost,
+            false => LossCause::LinkAborted,
+        };
+        settle_unanswered(&self.counts, &mut self.losses, &self.roles, cause);
+    }
+
     pub(crate) fn collect(
         run: RunNumber,
         results: Vec<RoleResult>,

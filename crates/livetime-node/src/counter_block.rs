@@ -23,7 +23,9 @@ pub struct Gauges {
     pub idle: u64,
     /// Payload bytes that passed since the start.
     pub bytes: u64,
-    /// Fragments, events or triggers held at present.
+    /// Fragments, events or triggers held at present. Of a role that is idle, fragments of which nothing
+    /// more can come: at a front-end those of which the other ends of their links say nothing any more,
+    /// at a readout unit those of triggers behind `newest`.
     pub held: u64,
     /// The bound of `held`.
     pub held_max: u64,
@@ -56,6 +58,10 @@ pub struct Gauges {
     /// Time in which the interpreter of a filter unit was loading or had a question, within its
     /// limits \[ns\]: while it grows, the filter is at work and not stuck.
     pub filter_work_ns: u64,
+    /// The newest trigger that a readout unit was told of.
+    pub newest: u64,
+    /// 1 when a front-end has come to the end of its run: it gives no more triggers.
+    pub ended: u64,
 }
 
 /// What a role publishes.
@@ -69,7 +75,7 @@ pub struct RoleCounts {
     pub gauges: Gauges,
 }
 
-const GAUGES: usize = 17;
+const GAUGES: usize = 19;
 /// Words of the counters of a role.
 pub const COPY: usize = COUNTS + LOSSES + GAUGES;
 
@@ -224,6 +230,8 @@ impl Gauges {
             self.fragments,
             self.refused_outside,
             self.filter_work_ns,
+            self.newest,
+            self.ended,
         ]
     }
 
@@ -246,6 +254,8 @@ impl Gauges {
             fragments,
             refused_outside,
             filter_work_ns,
+            newest,
+            ended,
         ] = values;
         Self {
             idle,
@@ -265,6 +275,8 @@ impl Gauges {
             fragments,
             refused_outside,
             filter_work_ns,
+            newest,
+            ended,
         }
     }
 
@@ -295,6 +307,7 @@ mod tests {
         counts.gauges.record_latency(7);
         (counts.gauges.done, counts.gauges.failed) = (5, 1);
         counts.gauges.disk_full = 1;
+        (counts.gauges.newest, counts.gauges.ended) = (99, 1);
         (counts.gauges.incomplete, counts.gauges.refused_outside) = (6, 33);
         (
             counts.gauges.fragments_in_incomplete,

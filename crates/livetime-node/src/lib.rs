@@ -36,6 +36,7 @@ pub mod snapshot;
 mod socket_watch;
 pub mod stream_mender;
 pub mod transport;
+mod unclaimed;
 mod unit_network;
 pub mod worker;
 

@@ -25,9 +25,10 @@ use livetime_shm::{PageIndex, PagePool, Producer, ring};
 use livetime_source::{ArrivalConfig, ArrivalKind, OfferMode, SourceConfig, TriggerSourceConfig};
 use livetime_store::{Condition, FilePlan, RunBegin, RunEnd, RunReader, WriterLimits};
 use livetime_trigger::{Cut, FirstStepConfig, Menu, MenuConfig, MergerConfig, PathConfig};
+use livetime_wire::fragment::{FragmentHeader, OVERHEAD_WORDS};
 use livetime_wire::message::{AcceptedEvent, BuilderMessage, Envelope, FragmentDescriptor, Keep};
 use livetime_wire::slink::FragmentStatus;
-use livetime_wire::{L2Mask, RunNs, RunNumber, SourceId, TriggerNumber};
+use livetime_wire::{L2Mask, LossCause, RunNs, RunNumber, SourceId, TriggerNumber, UnitId};
 
 const RUN: RunNumber = RunNumber(1);
 const ROUNDS: u64 = 3_000;
@@ -377,6 +378,63 @@ fn hostile(evil: &str, seed: u64, accepts: Accepts) {
     }
     assert!(reader.damage().entries().is_empty());
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Given a fragment with the number of a trigger that was never given, then its readout unit holds it as
+/// long as the run goes on, is through without it once no more triggers come, and loses it by name.
+#[test]
+fn a_fragment_of_no_trigger_holds_up_no_drain_and_is_lost_by_name() {
+    let config = config();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.mcap");
+    let file = RunFile::create(&path, &RunBegin::new(RUN), config.store).unwrap();
+    let mut chain = chain_without("src0", &config, file, Accepts::Forgotten);
+    let header = FragmentHeader {
+        source: SourceId(0),
+        run: RUN,
+        trigger_low: 7,
+        bunch: 0,
+        trigger_type: 0,
+        event_type: 0,
+    };
+    let len_words = 3 + OVERHEAD_WORDS;
+    let mut page = chain.pools[0].write(PageIndex(0)).unwrap();
+    header.emit(0, 3, &mut page[..len_words], |data| data.fill(5));
+    page.finish();
+    let completed = Completed {
+        page: 0,
+        len_words: len_words as u32,
+        status: FragmentStatus::GOOD,
+        begin: None,
+        end: None,
+        block_end: BlockEnd::EndWord,
+    };
+    let of_unit =
+        |key: &RingKey| key.channel == Channel::Completions && key.to == UnitId::readout(0);
+    let mut rings = chain.rings.iter_mut();
+    let (_, ring) = rings.find(|(key, _)| of_unit(key)).unwrap();
+    let entry = Completion { link: 0, completed }.to_words();
+    assert!(ring.try_push(&entry).is_ok());
+    let mut role = chain
+        .roles
+        .into_iter()
+        .find(|role| role.id() == "ru0")
+        .unwrap();
+    let mut gauges_in = |phase| {
+        (0..10).for_each(|step| {
+            role.poll(RunNs(step), phase);
+        });
+        let of_unit = chain.counters.iter().map(|block| block.read());
+        let mut of_unit = of_unit.filter(|counts| counts.chain.fragments_received == 1);
+        of_unit.next().unwrap().gauges
+    };
+    let running = gauges_in(Phase::Running);
+    assert_eq!((running.idle, running.held), (0, 1));
+    let draining = gauges_in(Phase::Draining);
+    assert_eq!((draining.idle, draining.held), (1, 1));
+    let counts = role.finish(RunNs(20)).counts;
+    assert_eq!(counts.losses.of(LossCause::FragmentMalformed), 1);
+    assert_eq!((counts.losses.total(), counts.gauges.held), (1, 0));
 }
 
 #[test]

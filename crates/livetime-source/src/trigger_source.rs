@@ -338,6 +338,17 @@ impl TriggerSource {
         }
     }
 
+    /// Whether its time or number of triggers is reached: at most those from before are still offered.
+    pub fn is_at_end(&self, now: RunNs) -> bool {
+        let is_over = self.config.duration.is_some_and(|end| now.0 >= end.0);
+        self.stopped || is_over || self.has_enough()
+    }
+
+    fn has_enough(&self) -> bool {
+        let enough = self.config.triggers_max;
+        enough.is_some_and(|max| self.counts.accepted() >= max)
+    }
+
     /// Offers nothing any more.
     pub fn stop(&mut self) {
         self.stopped = true;
@@ -358,7 +369,6 @@ impl TriggerSource {
     }
 
     fn is_finished(&self, now: RunNs) -> bool {
-        let enough = self.config.triggers_max;
         let over = self
             .config
             .duration
@@ -368,7 +378,7 @@ impl TriggerSource {
                 OfferMode::Timed => now.0.min(self.next.at.0) >= duration.0,
                 OfferMode::Lossless => now.0 >= duration.0,
             });
-        self.stopped || over || enough.is_some_and(|max| self.counts.accepted() >= max)
+        self.stopped || over || self.has_enough()
     }
 }
 
@@ -585,6 +595,28 @@ mod tests {
             source.poll(RunNs(20_000), Buffers::Free),
             SourcePoll::Finished
         );
+    }
+
+    /// Its end is known before what came earlier is offered.
+    #[test]
+    fn the_end_of_a_source_is_known_when_it_is_reached() {
+        let mut source = TriggerSource::new(
+            &TriggerSourceConfig {
+                duration: Some(DurationNs(100_000)),
+                triggers_max: Some(2),
+                ..config(OfferMode::Timed)
+            },
+            1,
+        );
+        assert!(!source.is_at_end(RunNs(99_999)) && source.is_at_end(RunNs(100_000)));
+        for at in [10_000, 20_000] {
+            assert!(!source.is_at_end(RunNs(at)));
+            assert_eq!(
+                source.poll(RunNs(at), Buffers::Free),
+                SourcePoll::Offer(offer(at))
+            );
+        }
+        assert!(source.is_at_end(RunNs(20_000)), "it has enough");
     }
 
     #[test]

@@ -4,6 +4,26 @@ use livetime_wire::L2Mask;
 mod disowned;
 mod unasked;
 
+/// Given fragments of a trigger behind the newest that was named, then only those are held once all others
+/// are settled.
+#[test]
+fn what_is_held_for_triggers_that_nobody_named_is_told_apart() {
+    let mut bench = Bench::new();
+    assert!(bench.unit.holds_only_ahead());
+    assert_eq!(bench.fragment(4, 10), FragmentVerdict::Hold);
+    assert!(bench.unit.holds_only_ahead() && !bench.unit.is_idle());
+    bench.fragments(1);
+    bench.decide(1, Keep::Build);
+    assert_eq!(bench.unit.newest(), TriggerNumber(1));
+    assert!(!bench.unit.holds_only_ahead(), "it is to be built");
+    bench.request(0, 1);
+    bench.release(0, 1);
+    while bench.unit.poll_output().is_some() {}
+    assert!(bench.unit.holds_only_ahead());
+    bench.decide(4, Keep::Build);
+    assert!(!bench.unit.holds_only_ahead());
+}
+
 const SOURCES: [u32; 3] = [10, 20, 30];
 
 struct Bench {

@@ -30,6 +30,8 @@ pub struct FrameCounters {
     pub frames: u64,
     /// Frames of blocks whose begin is missing, dropped.
     pub frames_without_begin: u64,
+    /// Frames that go on with a block where none is open and nothing was missing, dropped.
+    pub frames_of_no_block: u64,
     /// Frames that begin a block of a number that is settled already, dropped.
     pub frames_backwards: u64,
     /// Frames that never came, by their numbers.
@@ -49,6 +51,8 @@ pub struct BlockReceiver<S> {
     begin: livetime_wire::slink::ControlWord,
     end: livetime_wire::slink::ControlWord,
     is_open: bool,
+    /// What comes without a begin may be the rest of a block of which something was missing.
+    may_be_rest: bool,
     /// Blocks before the next one that can be whole.
     next_block: u64,
     counters: FrameCounters,
@@ -64,6 +68,7 @@ impl<S: PageStore> BlockReceiver<S> {
             receiver: Receiver::new(config, first_page),
             store,
             is_open: false,
+            may_be_rest: false,
             next_block: 0,
             counters: FrameCounters::default(),
             losses: LossCounts::new(),
@@ -83,6 +88,7 @@ impl<S: PageStore> BlockReceiver<S> {
         let is_begin = header.begins_block && *stage == FrameStage::Begin;
         if is_begin && self.blocks_before(header).is_none() {
             self.counters.frames_backwards += 1;
+            self.may_be_rest |= !header.ends_block;
             return true;
         }
         let is_block = header.begins_block && header.ends_block && !self.is_open;
@@ -125,6 +131,7 @@ impl<S: PageStore> BlockReceiver<S> {
     pub fn handle_missing(&mut self, now: RunNs, frames: u64) {
         self.counters.frames_missing += frames;
         if frames > 0 {
+            self.may_be_rest = true;
             self.cut(now);
         }
     }
@@ -132,7 +139,7 @@ impl<S: PageStore> BlockReceiver<S> {
     /// Cuts the open block, if there is one: nothing more of it is taken.
     pub fn cut(&mut self, now: RunNs) {
         if self.is_open {
-            self.is_open = false;
+            (self.is_open, self.may_be_rest) = (false, true);
             for link in [LinkState::Down, LinkState::Up] {
                 self.receiver.handle_link(now, link, &mut self.store);
             }
@@ -214,6 +221,7 @@ impl<S: PageStore> BlockReceiver<S> {
             *stage = FrameStage::Data(taken - 1);
             return false;
         }
+        self.may_be_rest = false;
         self.next_block += 1;
         self.counters.blocks += 1;
         self.counters.frames += 1;
@@ -227,7 +235,11 @@ impl<S: PageStore> BlockReceiver<S> {
             if self.is_open {
                 return true;
             }
-            self.counters.frames_without_begin += 1;
+            match self.may_be_rest {
+                true => self.counters.frames_without_begin += 1,
+                false => self.counters.frames_of_no_block += 1,
+            }
+            self.may_be_rest = !header.ends_block;
             return false;
         }
         if self.is_open {
@@ -235,7 +247,7 @@ impl<S: PageStore> BlockReceiver<S> {
             self.handle_missing(now, 1);
         }
         self.lose_blocks_before(header);
-        self.is_open = true;
+        (self.is_open, self.may_be_rest) = (true, false);
         self.line(now, LineSlice::Control(self.begin));
         true
     }
@@ -394,6 +406,39 @@ mod tests {
             (counters.frames_backwards, counters.blocks_lost, lost),
             (3, 2, 2)
         );
+    }
+
+    /// Given a frame that lost its begin bit where nothing was missing, then it is counted once, with all
+    /// of its block; the rest of a block whose begin is missing is no such frame.
+    #[test]
+    fn a_frame_of_no_block_is_counted_as_one() {
+        for (first_bad, missing, of_no_block, without_begin) in [
+            (6, None, 1, 2),
+            (7, None, 0, 0),
+            (6, Some(6), 0, 2),
+            (0, None, 1, 2),
+        ] {
+            let (mut link, mut numbers) = (receiver(), FrameNumbers::default());
+            for _ in 0..5 {
+                for (mut header, range) in numbers.frames(100, 40) {
+                    if missing == Some(header.number) {
+                        link.handle_missing(RunNs(0), 1);
+                        continue;
+                    }
+                    header.begins_block &= header.number != first_bad;
+                    let mut stage = FrameStage::default();
+                    assert!(link.take(RunNs(0), &header, &[7; 100][range], &mut stage));
+                    while let Some(completed) = link.poll() {
+                        link.recycle(completed.page).unwrap();
+                    }
+                }
+            }
+            let counters = link.counters();
+            assert_eq!(counters.frames_of_no_block, of_no_block, "{first_bad}");
+            assert_eq!(counters.frames_without_begin, without_begin, "{first_bad}");
+            let lost = u64::from(first_bad % 3 == 0);
+            assert_eq!((counters.blocks, counters.blocks_lost), (5 - lost, lost));
+        }
     }
 
     #[test]

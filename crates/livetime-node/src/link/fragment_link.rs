@@ -33,7 +33,8 @@ pub struct TransportCounters {
     pub kernel_drops: u64,
     /// Datagrams that came again, or after they were given up.
     pub late: u64,
-    /// Datagrams that are no frames, or have numbers that nobody can have meant.
+    /// Datagrams that are no frames, and frames that have numbers that nobody can have meant or go on
+    /// with no block.
     pub bad: u64,
     /// Times that no page was there for a frame.
     pub stalls: u64,
@@ -47,6 +48,7 @@ impl TransportCounters {
         Self {
             frames: frames.frames,
             frames_missing: frames.frames_missing,
+            bad: frames.frames_of_no_block + frames.frames_backwards,
             stalls: frames.stalls,
             ..Self::default()
         }
@@ -313,14 +315,30 @@ impl FragmentLink {
         }
     }
 
-    /// Whether everything handed over is in pages, which the host has if they were filled here, or lost.
+    /// Fragments of which the receiving end has said nothing, where it is not waited for any more.
+    pub fn unanswered(&self) -> u64 {
+        self.sender().map_or(0, LinkSender::unanswered)
+    }
+
+    /// Whether everything handed over is in pages, which the host has if they were filled here, or lost;
+    /// or nobody says what became of it.
     pub fn is_drained(&self) -> bool {
+        if self.sender().is_some_and(LinkSender::is_silent) {
+            return self.is_idle();
+        }
         let filled = match &self.ends {
             Ends::Emulated(link) => link.receiver().link_status().acknowledge_filled,
             Ends::Sender(_) => 0,
             Ends::File(file) => file.link.link_status().acknowledge_filled,
         };
         self.outstanding() == 0 && filled == 0
+    }
+
+    /// The run is at its end, and little more will be sent.
+    pub fn handle_end(&mut self) {
+        if let Ends::Sender(sender) = &mut self.ends {
+            sender.handle_end();
+        }
     }
 
     /// Has what does not come counted as lost. To be called when no more will be sent.

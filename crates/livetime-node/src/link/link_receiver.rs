@@ -269,7 +269,7 @@ impl LinkReceiver {
             Way::Udp(link) => TransportCounters {
                 kernel_drops: link.counters().kernel_drops,
                 late: link.counters().datagrams_late,
-                bad: link.counters().datagrams_bad,
+                bad: link.counters().datagrams_bad + of_frames.bad,
                 tallies: link.tallies(),
                 ..of_frames
             },

@@ -8,7 +8,7 @@
 //! hears of it. Frames and returns are specified in `docs/formats/link-frame.md`.
 
 use std::io::{self, ErrorKind, Read};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use livetime_readout::{FlowControl, LinkState};
@@ -25,7 +25,9 @@ use crate::emulated_link::LinkProgress;
 /// Time from one tally to the next while the other end is waited for, at first and at most.
 const ASK_AGAIN: DurationNs = DurationNs(1_000_000);
 const ASK_AGAIN_MAX: DurationNs = DurationNs(256_000_000);
-/// Tallies for which a run that is ended by force waits: more than 5 s.
+/// Tallies in a row without an answer after which nobody is waited for any more: about a minute, and at
+/// the end of a run more than 5 s.
+const ASKED_MAX: u32 = 240;
 const ASKED_AT_END_MAX: u32 = 30;
 /// Bytes of a return.
 const RETURN_BYTES: usize = 4 * RETURN_WORDS;
@@ -42,6 +44,8 @@ enum Way {
         source: StreamSource<TcpStream>,
         /// Whether the stream is there.
         is_open: bool,
+        /// One that is not was closed from here, too.
+        is_closed: bool,
         /// What was read: the last return may be a part.
         bytes: [u8; READ_BYTES],
         filled: usize,
@@ -54,6 +58,8 @@ pub struct LinkSender {
     state: LinkState,
     /// Nobody is at the other end any more.
     has_ended: bool,
+    /// The run is at its end: nobody is waited for as long as before.
+    is_at_end: bool,
     /// All that will be sent is sent: the other end is to settle it.
     is_settling: bool,
     /// The run is ended by force.
@@ -69,6 +75,8 @@ pub struct LinkSender {
     /// Tallies sent since something was heard, and when the next is due.
     asked: u32,
     ask_at: RunNs,
+    /// Tallies in a row to which nobody said anything.
+    unanswered: u32,
     tallies: u64,
     waits: u64,
 }
@@ -92,6 +100,7 @@ impl LinkSender {
                 Way::Tcp {
                     source: StreamSource::new(stream),
                     is_open: true,
+                    is_closed: false,
                     bytes: [0; READ_BYTES],
                     filled: 0,
                 }
@@ -101,6 +110,7 @@ impl LinkSender {
             way,
             state: LinkState::Up,
             has_ended: false,
+            is_at_end: false,
             is_settling: false,
             is_aborting: false,
             fragment: Vec::with_capacity(words_max),
@@ -111,6 +121,7 @@ impl LinkSender {
             heard: LinkReturn::default(),
             asked: 0,
             ask_at: RunNs(0),
+            unanswered: 0,
             tallies: 0,
             waits: 0,
         })
@@ -127,8 +138,8 @@ impl LinkSender {
     }
 
     /// Puts a fragment on the link, written by `write` over the contents of the vector given to it. A
-    /// link that is down loses it: datagrams on their way, so that the other end misses their numbers;
-    /// a stream takes none, and the fragment is counted here.
+    /// link that is down, or whose other end says nothing, loses it: datagrams on their way, so that the
+    /// other end misses their numbers; a stream takes none, and the fragment is counted here.
     ///
     /// # Panics
     /// If the link cannot take one: ask [`LinkSender::is_idle`] first.
@@ -137,7 +148,7 @@ impl LinkSender {
         write(&mut self.fragment);
         self.handed += 1;
         self.words += self.fragment.len() as u64;
-        let is_up = self.state == LinkState::Up;
+        let is_up = self.state == LinkState::Up && !self.is_silent();
         match &mut self.way {
             _ if self.has_ended => self.losses.add(LossCause::LinkDown, 1),
             Way::Udp { source, .. } if !is_up => source.skip(self.fragment.len()),
@@ -152,6 +163,7 @@ impl LinkSender {
                 source, is_open, ..
             } => *is_open = source.send_some(&self.fragment).is_ok(),
         }
+        self.close_if_cut();
         if !self.is_idle() {
             self.waits += 1;
             self.ask_at = now.after(ASK_AGAIN);
@@ -188,10 +200,54 @@ impl LinkSender {
             has_moved |= source.is_flushed();
         }
         has_moved |= self.ask(now);
+        self.close_if_cut();
+        if self.is_silent() {
+            has_moved |= self.drop_held();
+        }
         match has_moved {
             true => LinkProgress::Moved,
             false => LinkProgress::Stalled,
         }
+    }
+
+    /// Closes a stream that is of no use any more: the other end sees that, and has it replaced.
+    fn close_if_cut(&mut self) {
+        if let Way::Tcp {
+            source,
+            is_open: false,
+            is_closed: is_closed @ false,
+            ..
+        } = &mut self.way
+        {
+            *is_closed = true;
+            source.discard();
+            // One that is gone already is closed.
+            let _gone = source.output().shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Counts a fragment that is held back as sent, as a network that loses it would; whether there was
+    /// one.
+    fn drop_held(&mut self) -> bool {
+        let is_held = std::mem::take(&mut self.is_held);
+        if let Way::Udp { source, .. } = &mut self.way
+            && is_held
+        {
+            source.skip(self.fragment.len());
+        }
+        is_held
+    }
+
+    /// Whether the other end has left so many tallies without any answer that it is not waited for: the
+    /// way to it is dead, or back from it. One that has asked for a pause reads none as long as it has no
+    /// page, and is waited for, but in a run that is ended by force.
+    pub fn is_silent(&self) -> bool {
+        let unanswered_max = match self.is_at_end || self.is_settling || self.is_aborting {
+            true => ASKED_AT_END_MAX,
+            false => ASKED_MAX,
+        };
+        let is_pausing = self.heard.is_xoff && !self.is_aborting;
+        matches!(self.way, Way::Udp { .. }) && self.unanswered >= unanswered_max && !is_pausing
     }
 
     /// Whether something is to be heard of the other end.
@@ -226,6 +282,7 @@ impl LinkSender {
                 is_open,
                 bytes,
                 filled,
+                ..
             } => {
                 while *is_open {
                     match source.output().read(&mut bytes[*filled..]) {
@@ -245,6 +302,9 @@ impl LinkSender {
                     }
                 }
             }
+        }
+        if newest.is_some() {
+            self.unanswered = 0;
         }
         newest.is_some_and(|said| self.take_return(now, said))
     }
@@ -278,11 +338,13 @@ impl LinkSender {
                 source, is_open, ..
             } => *is_open && is_last && self.asked == 0 && source.is_flushed(),
             Way::Udp { window, .. } => {
-                is_last || self.is_held || self.heard.is_xoff || !window.is_known()
+                let is_stopped = self.is_held || self.heard.is_xoff || !window.is_known();
+                is_last || is_stopped || self.is_silent()
             }
         };
         if is_asking && now >= self.ask_at {
-            self.asked += 1;
+            self.asked = self.asked.saturating_add(1);
+            self.unanswered = self.unanswered.saturating_add(1);
             self.tallies += 1;
             let pause = ASK_AGAIN.0 << self.asked.min(8);
             self.ask_at = now.after(DurationNs(pause.min(ASK_AGAIN_MAX.0)));
@@ -344,6 +406,7 @@ impl LinkSender {
             source.discard();
             *is_open = false;
         }
+        self.close_if_cut();
     }
 
     /// Goes on with another stream in place of one that was cut. What was on its way is lost, and
@@ -356,16 +419,18 @@ impl LinkSender {
         if let Way::Tcp {
             source,
             is_open,
+            is_closed,
             filled,
             ..
         } = &mut self.way
         {
             source.restore(stream);
-            *filled = 0;
+            (*filled, *is_closed) = (0, false);
             *is_open = source.send_tally().is_ok();
             self.tallies += 1;
             self.asked = 0;
         }
+        self.close_if_cut();
         Ok(())
     }
 
@@ -384,6 +449,7 @@ impl LinkSender {
             tallies: self.tallies,
             waits: self.waits,
             state: self.state,
+            is_at_end: self.is_at_end,
             is_settling: self.is_settling,
             ..Self::new(socket, self.fragment.capacity(), datagram_words)?
         };
@@ -394,6 +460,21 @@ impl LinkSender {
     pub fn outstanding(&self) -> u64 {
         let lost = self.losses.total();
         (self.handed - lost).saturating_sub(self.heard.blocks_settled)
+    }
+
+    /// Fragments of which the other end has said nothing, where it is not waited for any more: who came
+    /// and who is lost only that end knows, if anybody does.
+    pub fn unanswered(&self) -> u64 {
+        match (self.is_silent() || self.is_aborting) && !self.has_ended {
+            true => self.outstanding(),
+            false => 0,
+        }
+    }
+
+    /// The run is at its end, and little more will be sent: a receiving end that says nothing is waited
+    /// for some seconds only.
+    pub fn handle_end(&mut self) {
+        self.is_at_end = true;
     }
 
     /// All that will be sent is sent: the other end is to say what it has not got.
@@ -408,12 +489,7 @@ impl LinkSender {
             return;
         }
         (self.is_aborting, self.asked, self.ask_at) = (true, 0, now);
-        if let Way::Udp { source, .. } = &mut self.way
-            && self.is_held
-        {
-            source.skip(self.fragment.len());
-            self.is_held = false;
-        }
+        self.drop_held();
     }
 
     /// Fragments handed over so far, lost ones included, and their words.

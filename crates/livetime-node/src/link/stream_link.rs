@@ -385,7 +385,11 @@ impl<R: Read, S: PageStore> StreamLink<R, S> {
     fn end(&mut self, error: StreamError) -> StreamError {
         self.state = StreamState::Ended;
         (self.taking, self.next_at, self.filled_bytes) = (None, 0, 0);
-        self.blocks.handle_missing(RunNs(0), 1);
+        match self.may_skip {
+            // The next tally, if there is one, counts what did not come.
+            true => self.blocks.cut(RunNs(0)),
+            false => self.blocks.handle_missing(RunNs(0), 1),
+        }
         error
     }
 }

@@ -6,8 +6,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use arrayvec::ArrayVec;
-use livetime_wire::fragment::{self, FragmentHeader};
+use livetime_wire::fragment::{self, CrcCheck, FragmentHeader, check_parts};
 use livetime_wire::link_frame::{DATA_WORDS_MAX, FrameHeader, HEADER_WORDS};
 use livetime_wire::{RunNumber, SourceId, TriggerNumber};
 use zerocopy::IntoBytes;
@@ -141,17 +140,24 @@ pub enum FramesFileError {
     },
 }
 
-/// Looks at the first fragment of a file of frames; returns the run that it was made for.
+/// Fragments at the start of a file among which a sound one is looked for, and words of the longest.
+const SOUND_WITHIN: usize = 4096;
+const SOUND_WORDS_MAX: usize = 1 << 20;
+
+/// Looks at the first fragment of a file of frames; returns the run that it was made for, that of its
+/// first sound fragment.
 ///
 /// # Errors
 /// A [`FramesFileError`].
 pub fn run_of_frames(path: &Path, source: SourceId) -> Result<RunNumber, FramesFileError> {
     let mut file = FramesReader::open(path)?;
-    let start = file.next_start()?;
+    let mut start = Vec::new();
+    let has_start = file.next_start(&mut start)?;
     if !file.has_begun {
         return Err(FramesFileError::NoFrame);
     }
-    let first = start.and_then(|start| FragmentHeader::parse(&start).ok());
+    let first = has_start.then(|| FragmentHeader::parse(&start).ok());
+    let first = first.flatten();
     let first = first.ok_or(FramesFileError::NoFragment)?;
     if first.source != source {
         let found = first.source;
@@ -161,7 +167,26 @@ pub fn run_of_frames(path: &Path, source: SourceId) -> Result<RunNumber, FramesF
         let found = first.trigger_low;
         return Err(FramesFileError::Trigger { found });
     }
-    Ok(first.run)
+    Ok(sound_run(path)?.unwrap_or(first.run))
+}
+
+/// The run of the first fragment of a file whose checksum is right; `None` if there is none near its
+/// start.
+fn sound_run(path: &Path) -> Result<Option<RunNumber>, FramesFileError> {
+    let mut file = FramesReader::open(path)?;
+    let mut words = Vec::new();
+    for _ in 0..SOUND_WITHIN {
+        words.clear();
+        if !file.next_words(&mut words, SOUND_WORDS_MAX)? {
+            break;
+        }
+        if let Ok(check) = check_parts(&[&words], CrcCheck::On)
+            && check.crc_good == Some(true)
+        {
+            return Ok(Some(check.header.run));
+        }
+    }
+    Ok(None)
 }
 
 /// What a file of frames holds.
@@ -187,7 +212,8 @@ pub fn check_frames_file(path: &Path, source: SourceId) -> Result<FramesFound, F
     run_of_frames(path, source)?;
     let mut file = FramesReader::open(path)?;
     let mut fragments = 0;
-    while let Some(start) = file.next_start()? {
+    let mut start = Vec::new();
+    while file.next_start(&mut start)? {
         fragments += 1;
         check_place(&start, source, fragments)?;
     }
@@ -212,9 +238,6 @@ fn check_place(words: &[u32], source: SourceId, place: u64) -> Result<(), Frames
     }
     Ok(())
 }
-
-/// The first words of a block, up to those of a fragment's header: its frames may be shorter.
-type BlockStart = ArrayVec<u32, { fragment::HEADER_WORDS }>;
 
 /// Passes over the frames of a file in their order, block by block.
 struct FramesReader {
@@ -246,22 +269,28 @@ impl FramesReader {
         })
     }
 
-    /// The first words of the next block; `None` where the file ends, or breaks off before they are
-    /// whole.
-    fn next_start(&mut self) -> io::Result<Option<BlockStart>> {
-        let mut start = BlockStart::new();
+    /// The first words of the next block, up to those of a fragment's header: its frames may be shorter.
+    /// `false` where the file ends, or breaks off before they are whole.
+    fn next_start(&mut self, start: &mut Vec<u32>) -> io::Result<bool> {
+        start.clear();
+        self.next_words(start, fragment::HEADER_WORDS)
+    }
+
+    /// The words of the next block, at most so many; `false` where the file ends, or breaks off before
+    /// there are.
+    fn next_words(&mut self, words: &mut Vec<u32>, most: usize) -> io::Result<bool> {
         while !self.has_ended {
             let Some(header) = self.next_head()? else {
                 break;
             };
             self.has_begun = true;
-            self.pass_frame(&header, &mut start)?;
+            self.pass_frame(&header, words, most)?;
             if header.ends_block && !self.has_ended {
-                return Ok(Some(start));
+                return Ok(true);
             }
         }
         self.has_ended = true;
-        Ok(start.is_full().then_some(start))
+        Ok(words.len() == most)
     }
 
     /// Reads the head of the next frame, if it is in order; tallies in order are passed over.
@@ -282,16 +311,20 @@ impl FramesReader {
         Ok(None)
     }
 
-    /// Passes over the data of a frame; what `start` lacks of its block is read.
-    fn pass_frame(&mut self, header: &FrameHeader, start: &mut BlockStart) -> io::Result<()> {
-        let words = header.data_words.min(start.remaining_capacity());
-        for _ in 0..words {
-            let mut word = [0];
-            if !read_whole(&mut self.file, &mut word)? {
-                self.has_ended = true;
-                return Ok(());
-            }
-            start.extend(word);
+    /// Passes over the data of a frame; what the first words of its block lack, up to `most`, is read.
+    fn pass_frame(
+        &mut self,
+        header: &FrameHeader,
+        start: &mut Vec<u32>,
+        most: usize,
+    ) -> io::Result<()> {
+        let words = header.data_words.min(most - start.len());
+        let from = start.len();
+        start.resize(from + words, 0);
+        if !read_whole(&mut self.file, &mut start[from..])? {
+            start.truncate(from);
+            self.has_ended = true;
+            return Ok(());
         }
         let end = self.at + 4 * (HEADER_WORDS + header.data_words) as u64;
         self.has_ended = end > self.bytes;
@@ -505,6 +538,32 @@ mod tests {
                 }
                 let place = (!is_right).then_some(4 * before.len() as u64);
                 assert_eq!(looked.unwrap().breaks_off, place, "{at} {tally:?}");
+            }
+        }
+    }
+
+    /// Given first fragments whose checksum is wrong, and with it perhaps their run, then the run is that
+    /// of the first sound one, however long its frames are; and of the first if none is sound.
+    #[test]
+    fn the_run_of_a_file_is_that_of_its_first_sound_fragment() {
+        let run_of = |unsound: u64, most: usize| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            let mut numbers = FrameNumbers::default();
+            for trigger in 1..=4 {
+                let mut words = fragment(trigger, SOURCE, 30);
+                if trigger <= unsound {
+                    words[4] = 4000;
+                }
+                for (header, range) in numbers.frames(words.len(), most) {
+                    file.write_all(header.emit().as_bytes()).unwrap();
+                    file.write_all(words[range].as_bytes()).unwrap();
+                }
+            }
+            run_of_frames(file.path(), SOURCE).unwrap()
+        };
+        for most in [7, 1000] {
+            for (unsound, run) in [(0, 7), (1, 7), (3, 7), (4, 4000)] {
+                assert_eq!(run_of(unsound, most), RunNumber(run), "{unsound} {most}");
             }
         }
     }

@@ -140,6 +140,8 @@ struct Early {
 struct Doubted {
     at: LinkPlace,
     behind: LinkPlace,
+    /// It is too far ahead to be believed alone, and others before it may still come.
+    is_in_reach: bool,
 }
 
 /// A tally before which something is missing.
@@ -497,6 +499,9 @@ impl<S: PageStore> UdpLink<S> {
             is_behind && doubted.behind.judge(said) == Judgement::Agrees
         });
         if let Some(doubted) = before {
+            if doubted.is_in_reach && doubted.at.frame >= self.next_number {
+                return self.take_in_reach(now, doubted.at.frame).then_some(true);
+            }
             if !self.take_window_before(now, doubted.at.frame) {
                 return None;
             }
@@ -510,30 +515,32 @@ impl<S: PageStore> UdpLink<S> {
             }
         }
         self.drop_doubted();
-        let judgement = self.place.judge(said);
-        let is_believed = judgement == Judgement::Agrees && self.is_near(said);
+        let agrees = self.place.judge(said) == Judgement::Agrees;
+        let window = self.window.len() as u64;
+        let is_believed = agrees && self.is_near(said, window);
         if !is_believed {
-            self.doubt(said);
+            let is_in_reach = agrees && self.is_near(said, 2 * window);
+            self.doubt(said, is_in_reach);
         }
         Some(is_believed)
     }
 
-    /// Whether a datagram is no further ahead than others that come out of order may bring it. What is
-    /// missing before a tally is not given up for it alone.
-    fn is_near(&self, said: Said<'_>) -> bool {
+    /// Whether a datagram is less than so many frames ahead of all that were seen. Within the window it
+    /// pushes out only what is late by then. What is missing before a tally is not given up for it alone.
+    fn is_near(&self, said: Said<'_>, frames: u64) -> bool {
         match said {
             Said::Frame(header, _) => {
                 let ahead = header
                     .number
                     .saturating_sub(self.next_number.max(self.seen));
-                ahead < 2 * self.window.len() as u64
+                ahead < frames
             }
             Said::Tally(_) => true,
         }
     }
 
     /// Puts a datagram aside until the next one agrees with it.
-    fn doubt(&mut self, said: Said<'_>) {
+    fn doubt(&mut self, said: Said<'_>, is_in_reach: bool) {
         let at = self.place.at(said);
         let behind = match said {
             Said::Frame(header, words) => {
@@ -542,7 +549,11 @@ impl<S: PageStore> UdpLink<S> {
             }
             Said::Tally(_) => at,
         };
-        self.doubted = Some(Doubted { at, behind });
+        self.doubted = Some(Doubted {
+            at,
+            behind,
+            is_in_reach,
+        });
     }
 
     /// Drops the datagram that was put aside: the next one did not agree with it.
@@ -551,6 +562,23 @@ impl<S: PageStore> UdpLink<S> {
             self.counters.datagrams_bad += 1;
             self.doubted_words.clear();
         }
+    }
+
+    /// Takes the datagram that was put aside as one that came in its turn: what is missing less than a
+    /// window before it may still come. `false` when a page is missing.
+    fn take_in_reach(&mut self, now: RunNs, number: u64) -> bool {
+        if !self.discards && !self.make_room(now, number) {
+            return false;
+        }
+        self.doubted = None;
+        self.seen = self.seen.max(number + 1);
+        let words = core::mem::take(&mut self.doubted_words);
+        if !self.discards {
+            self.keep(now, number, &words);
+        }
+        self.doubted_words = words;
+        self.doubted_words.clear();
+        self.take_window(now)
     }
 
     /// Goes on at `at` with the datagram that was put aside, behind all that waited before it, and gives
@@ -795,9 +823,27 @@ impl<S: PageStore> UdpLink<S> {
         true
     }
 
-    fn oldest_waiting(&self) -> Option<u64> {
-        let numbers = self.window.iter().map(|early| early.number);
-        numbers.filter(|number| *number != u64::MAX).min()
+    /// The oldest that waits; those that were contradicted by what came since are dropped, for nothing is
+    /// to be given up for them.
+    fn oldest_waiting(&mut self) -> Option<u64> {
+        let Self { window, place, .. } = self;
+        let mut dropped = 0;
+        let mut oldest = None;
+        for early in window.iter_mut().filter(|early| early.number != u64::MAX) {
+            let (header, data) = kept_frame(&early.words);
+            if place.judge(Said::Frame(&header, data)) == Judgement::Agrees {
+                oldest = Some(oldest.map_or(early.number, |first: u64| first.min(early.number)));
+            } else {
+                early.number = u64::MAX;
+                dropped += 1;
+            }
+        }
+        self.waiting -= dropped;
+        self.counters.datagrams_bad += dropped as u64;
+        if self.waiting == 0 {
+            self.oldest_wait = None;
+        }
+        oldest
     }
 
     /// Gives up the datagrams before `number`.

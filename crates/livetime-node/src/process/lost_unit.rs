@@ -123,6 +123,15 @@ pub fn settle_lost(
     settle_fragments(counts, losses, lost, neighbours);
 }
 
+/// Names what an end by force has cut off in filter units. Builder units count it as lost with those, since
+/// they know of no verdict and not why; where no filter unit died it had only not been filtered yet.
+pub fn name_cut_off(losses: &mut LossCounts, lost: &[UnitKind]) {
+    if !lost.contains(&UnitKind::Filter) {
+        let cut_off = take(losses, LossCause::FilterLost, u64::MAX);
+        losses.add(LossCause::FilterAborted, cut_off);
+    }
+}
+
 /// A filter unit that dies with its builder unit may have accepted what is then built again: not more
 /// events are accepted than came.
 pub fn count_accepted_once(counts: &mut ChainCounts, losses: &LossCounts, lost: &[UnitKind]) {
@@ -357,6 +366,24 @@ mod tests {
         assert_eq!(counts.problems(&losses), [], "{lost:?}");
         assert_eq!(counts.events_stored, 15, "the file is certain");
         losses
+    }
+
+    #[test]
+    fn what_an_end_cuts_off_in_filter_units_is_lost_with_those_that_died_alone() {
+        for (lost, aborted, with_units) in [
+            (&[][..], 5, 0),
+            (&[UnitKind::Writer], 5, 0),
+            (&[UnitKind::Filter], 2, 3),
+        ] {
+            let mut losses = LossCounts::new();
+            losses.add(LossCause::FilterLost, 3);
+            losses.add(LossCause::FilterAborted, 2);
+            losses.add(LossCause::EventAborted, 1);
+            name_cut_off(&mut losses, lost);
+            let named = [LossCause::FilterAborted, LossCause::FilterLost];
+            assert_eq!(named.map(|cause| losses.of(cause)), [aborted, with_units]);
+            assert_eq!(losses.total(), 6, "{lost:?}");
+        }
     }
 
     #[test]

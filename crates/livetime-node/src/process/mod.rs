@@ -50,24 +50,12 @@ pub use recovery::{FaultTime, Incident, LossPolicy, OnLoss, ProcessFault};
 pub use role_hosts::RoleHosts;
 pub use role_process::serve_role;
 
-use std::io::ErrorKind;
-
+pub(crate) use livetime_shm::with_limit;
 use livetime_shm::{DoorbellError, PeerError, PoolError, RingError, WordsError};
 
 use crate::machine_memory::MemoryShort;
 use crate::role_ends::MissingEnd;
 use crate::run_file::RunFileError;
-
-/// Why the system starts no process or thread; at a limit it says no more than that it may do so later.
-pub(crate) fn with_limit(error: &std::io::Error) -> String {
-    match error.kind() {
-        ErrorKind::WouldBlock => format!(
-            "{error}; a limit on processes and threads is reached: `ulimit -u`, or `pids.max` of the \
-             control group"
-        ),
-        _ => error.to_string(),
-    }
-}
 
 /// Why a role process could not be started, or could not serve.
 #[derive(Debug, thiserror::Error)]

@@ -579,17 +579,22 @@ impl FrontEnd {
     /// What links from files and the sending ends of those over sockets tell, if there are any.
     fn transport_details(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let mut sum = TransportCounters::default();
-        let (mut senders, mut waits, mut tallies) = (0, 0, 0);
+        let (mut senders, mut waits, mut tallies, mut unanswered) = (0, 0, 0, 0);
         for DataLink { link, .. } in &self.parts.data_links {
             sum.add(link.transport_counters());
             if let Some(sender) = link.sender() {
                 let (more_waits, more_tallies) = sender.waits_and_tallies();
                 senders += 1;
+                unanswered += sender.unanswered();
                 waits += more_waits;
                 tallies += more_tallies;
             }
         }
-        let of_senders = [("link_waits", waits), ("link_tallies_sent", tallies)];
+        let of_senders = [
+            ("link_waits", waits),
+            ("link_tallies_sent", tallies),
+            ("link_fragments_unanswered", unanswered),
+        ];
         let of_senders = of_senders.into_iter().filter(move |_| senders > 0);
         sum.details().chain(of_senders)
     }
@@ -604,9 +609,9 @@ impl FrontEnd {
         chain.l2_accepted = supervisor.l2_accepted;
         chain.l2_rejected = supervisor.l2_rejected;
         let mut losses = *self.parts.supervisor.losses();
-        let mut sent = 0;
-        let mut words = 0;
+        let (mut sent, mut words, mut unanswered) = (0, 0, 0);
         for DataLink { link, .. } in &self.parts.data_links {
+            unanswered += link.unanswered();
             let (handed, data_words) = link.handed(now);
             sent += handed;
             words += data_words;
@@ -616,7 +621,9 @@ impl FrontEnd {
         self.counts.losses = losses;
         let dead_time = self.parts.supervisor.dead_time(now);
         let idle = u64::from(self.is_idle());
+        let is_at_end = self.is_at_end(now);
         let gauges = &mut self.counts.gauges;
+        (gauges.held, gauges.ended) = (unanswered, u64::from(is_at_end));
         gauges.bytes = words * 4;
         gauges.busy_ns = dead_time.busy.iter().map(|busy| busy.0).sum();
         gauges.idle = idle;
@@ -697,6 +704,10 @@ impl Role for FrontEnd {
         if phase == Phase::Aborting {
             self.abort(now);
         }
+        if self.is_at_end(now) {
+            let links = self.parts.data_links.iter_mut();
+            links.for_each(|data_link| data_link.link.handle_end());
+        }
         if self.finished && self.sending.is_none() {
             self.parts.supervisor.stop(now);
             let links = self.parts.data_links.iter_mut();
@@ -717,7 +728,7 @@ impl Role for FrontEnd {
         }
         work += self.pump_links(now);
         work += self.send_fragments(now);
-        if work > 0 || self.finished {
+        if work > 0 || self.finished || self.counts.gauges.ended == 0 && self.is_at_end(now) {
             self.publish(now);
         }
         work

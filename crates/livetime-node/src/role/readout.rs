@@ -104,7 +104,11 @@ pub struct Readout {
     counts: RoleCounts,
     malformed: u64,
     aborted: bool,
+    /// No more triggers are given, and what is on its way passes.
+    is_draining: bool,
     lost_here: u64,
+    /// Fragments that were left in the end and belong to no trigger.
+    of_no_trigger: u64,
     /// Fragments of events that a lost builder unit had handed on.
     freed_of_lost: u64,
     /// Payload bytes sent to builder units, repetitions included.
@@ -233,7 +237,9 @@ impl Readout {
             counts,
             malformed: 0,
             aborted: false,
+            is_draining: false,
             lost_here: 0,
+            of_no_trigger: 0,
             freed_of_lost: 0,
             sent_bytes: 0,
             named: Vec::new(),
@@ -515,7 +521,8 @@ impl Readout {
 
     fn publish(&mut self) {
         let parts = &mut self.parts;
-        let idle = parts.core.is_idle()
+        let is_core_idle = parts.core.is_idle();
+        let mut idle = (is_core_idle || self.is_draining)
             && self.waiting.is_none()
             && self.ahead.is_empty()
             && self.freed.pages_back.is_empty()
@@ -524,8 +531,11 @@ impl Readout {
             && (parts.cards.as_mut()).is_none_or(|cards| cards.completions.is_empty())
             && parts.links.iter().all(|link| link.receiver.is_empty())
             && parts.inboxes.iter_mut().all(Inbox::is_empty);
+        // What is held in a drain for triggers behind all that were given is of none: nobody asks for it.
+        idle = idle && (is_core_idle || parts.core.holds_only_ahead());
         let mut losses = *parts.core.losses();
         losses.add(LossCause::FragmentAborted, self.lost_here);
+        losses.add(LossCause::FragmentMalformed, self.of_no_trigger);
         let mut received = 0;
         for assembler in &parts.assemblers {
             received += assembler.counters().received;
@@ -539,7 +549,8 @@ impl Readout {
         chain.fragments_dropped_by_decision = parts.core.counts().fragments_dropped_by_decision;
         self.counts.losses = losses;
         self.counts.gauges.idle = u64::from(idle);
-        self.counts.gauges.held = parts.buffer.len();
+        self.counts.gauges.held = parts.buffer.len() - self.of_no_trigger;
+        self.counts.gauges.newest = parts.core.newest().0;
         parts.block.publish(&self.counts);
     }
 }
@@ -551,6 +562,7 @@ impl Role for Readout {
 
     fn poll(&mut self, now: RunNs, phase: Phase) -> usize {
         self.polled_at = now;
+        self.is_draining = phase == Phase::Draining;
         if phase == Phase::Aborting && !self.aborted {
             self.aborted = true;
             self.parts.core.abort();
@@ -661,6 +673,9 @@ impl Role for Readout {
     }
 
     fn finish(mut self: Box<Self>, _now: RunNs) -> RoleResult {
+        if self.is_draining {
+            self.of_no_trigger = self.parts.buffer.len();
+        }
         self.publish();
         let counts = *self.parts.core.counts();
         let malformed: u64 = self.parts.inboxes.iter().map(Inbox::malformed).sum();

@@ -1,6 +1,7 @@
 //! Both ends of links over sockets: every fragment handed over comes out or is named at one of them,
 //! whatever becomes of the other.
 
+use std::io::Write;
 use std::net::Shutdown;
 
 use livetime_readout::BlockEnd;
@@ -331,6 +332,12 @@ fn a_stream_that_is_cut_is_replaced_and_what_was_on_its_way_is_named() {
     }
     ends.send(RunNs(9), 10, 5555);
     ends.poll_until(LATE, is_drained);
+    let Way::Tcp { source, .. } = &ends.sender.way else {
+        unreachable!("it is a link over TCP");
+    };
+    let counters = ends.receiver.transport_counters();
+    let frames = counters.frames + counters.frames_missing;
+    assert_eq!(frames, source.numbers().frames_made(), "each once");
     let (came, lost) = ends.accounts();
     assert_eq!(came + lost, u64::from(sent) + cuts + 1);
     assert_eq!(ends.came.last(), Some(&5555), "the link is up again");
@@ -340,6 +347,111 @@ fn a_stream_that_is_cut_is_replaced_and_what_was_on_its_way_is_named() {
         cuts + ends.lost(LossCause::LinkDown),
         "all under one name"
     );
+}
+
+/// Given words on the return lines that are no return, or their end alone, then the sender closes the
+/// stream, which the receiving end sees as any other cut: it is replaced, and the link goes on.
+#[test]
+fn a_stream_whose_return_lines_fail_is_closed_and_replaced() {
+    for is_closed in [false, true] {
+        let mut ends = Ends::new(&LinkTransport::Tcp);
+        let pair = SocketPair::connect(LinkTransport::Tcp.socket().unwrap()).unwrap();
+        let [near, far] = pair.ends.map(|end| end.into_stream().unwrap());
+        let mut returns = far.try_clone().unwrap();
+        ends.sender.restore(near).unwrap();
+        ends.receiver.restore(far).unwrap();
+        ends.send(RunNs(0), 10, 1);
+        ends.poll_until(RunNs(0), is_drained);
+        match is_closed {
+            true => returns.shutdown(Shutdown::Write).unwrap(),
+            false => returns.write_all(&[0x5A; RETURN_BYTES]).unwrap(),
+        }
+        ends.send(RunNs(1), 10, 2);
+        while !ends.receiver.poll_cut(RunNs(1)) {
+            ends.poll(RunNs(1));
+            ends.take();
+        }
+        ends.send(RunNs(2), 10, 3);
+        assert_eq!(ends.sender.losses().of(LossCause::LinkDown), 1);
+        let pair = SocketPair::connect(LinkTransport::Tcp.socket().unwrap()).unwrap();
+        let [near, far] = pair.ends.map(|end| end.into_stream().unwrap());
+        ends.sender.restore(near).unwrap();
+        ends.receiver.restore(far).unwrap();
+        ends.send(RunNs(3), 10, 4);
+        ends.poll_until(RunNs(3), is_drained);
+        ends.take();
+        assert_eq!(ends.came, [1, 2, 4]);
+    }
+}
+
+/// Given datagrams that go nowhere for good, then at the end of the run the sender waits for some seconds
+/// only, loses what it held back, and says of how much it knows nothing; as soon as the other end
+/// answers, all is known again.
+#[test]
+fn a_silent_receiver_is_not_waited_for_for_ever() {
+    let mut ends = Ends::new(&udp());
+    ends.poll_until(RunNs(0), |sender| !sender.is_waiting());
+    let mut now = RunNs(0);
+    let mut sent = 0;
+    while ends.sender.is_idle() {
+        ends.send(now, 700, sent);
+        sent += 1;
+    }
+    // Somebody may have stopped the receiver: that is waited for in a run that goes on.
+    let mut pump_for = |ends: &mut Ends, seconds: u64| {
+        for _ in 0..100 * seconds {
+            now = now.after(DurationNs(10_000_000));
+            ends.sender.pump(now, true);
+        }
+        now
+    };
+    pump_for(&mut ends, 20);
+    assert!(!ends.sender.is_silent() && !ends.sender.is_idle());
+    assert_eq!(ends.sender.unanswered(), 0);
+    ends.sender.handle_end();
+    let then = pump_for(&mut ends, 1);
+    assert!(ends.sender.is_silent() && ends.sender.is_idle());
+    assert_eq!(ends.sender.unanswered(), u64::from(sent));
+    // What comes is lost on its way, and holds nobody up.
+    (0..5).for_each(|value| ends.send(then, 700, value));
+    ends.sender.settle();
+    assert_eq!(ends.sender.unanswered(), u64::from(sent) + 5);
+    while ends.sender.outstanding() > 0 {
+        let now = pump_for(&mut ends, 1);
+        ends.receiver.poll(now, true);
+        ends.take();
+    }
+    assert!(!ends.sender.is_silent());
+    assert_eq!(ends.sender.unanswered(), 0);
+    assert_eq!(ends.lost(LossCause::DatagramLost), 6);
+    assert_eq!(ends.accounts(), (u64::from(sent) - 1, 6));
+}
+
+/// Given a receiver that asks for a pause and has no page, then its silence is no sign: it is waited for.
+#[test]
+fn a_receiver_that_asks_for_a_pause_is_waited_for() {
+    let mut ends = Ends::new(&udp());
+    ends.poll_until(RunNs(0), |sender| !sender.is_waiting());
+    for number in 0..1000 {
+        if ends.sender.is_idle() {
+            ends.send(RunNs(0), 200, number);
+        }
+        ends.poll(RunNs(0));
+        ends.hold();
+    }
+    assert_eq!(ends.sender.flow(), FlowControl::Xoff);
+    ends.sender.handle_end();
+    for step in 0..10_000 {
+        ends.sender.pump(RunNs(step * 10_000_000), true);
+    }
+    assert!(!ends.sender.is_silent());
+    // But not in a run that is ended by force.
+    let then = RunNs(100_000_000_000);
+    ends.sender.abort(then);
+    for step in 0..1000 {
+        ends.sender.pump(RunNs(then.0 + step * 10_000_000), true);
+    }
+    assert!(ends.sender.unanswered() > 0);
 }
 
 #[test]

@@ -175,3 +175,30 @@ fn what_was_read_whole_is_taken_though_the_stream_is_replaced() {
     assert_eq!((link.frames_settled(), link.tallies()), (4, 1));
     assert!(!link.is_holding());
 }
+
+/// Given a stream that is cut inside a frame, or goes on with what is none, and another that takes its
+/// place, then each frame that did not come is missing once.
+#[test]
+fn what_did_not_come_before_a_stream_was_replaced_is_missing_once() {
+    let whole = stream(10);
+    let fifth = 4 * (4 * HEADER_WORDS + 120);
+    let mut damaged = whole.clone();
+    damaged[fifth] ^= 1;
+    for bytes in [&whole[..fifth + 30], &damaged[..]] {
+        let mut link = link(bytes);
+        while link.receive(RunNs(0), 100).is_ok() {}
+        assert_eq!(link.state(), StreamState::Ended);
+        let tally = LinkTally {
+            frames: 10,
+            blocks_low: 10,
+        };
+        let rest = tally.emit();
+        link.restore(rest.as_bytes());
+        while link.state() == StreamState::Open {
+            link.receive(RunNs(1), 100).unwrap();
+        }
+        let counters = link.blocks().counters();
+        assert_eq!((counters.frames, counters.frames_missing), (4, 6));
+        assert_eq!(link.blocks().losses().of(LossCause::LinkDown), 6);
+    }
+}

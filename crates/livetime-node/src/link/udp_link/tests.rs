@@ -98,9 +98,11 @@ fn overflow(buffer_bytes: usize, least: u64) {
         }
         came += drain(&mut link, RunNs(u64::from(flood))).len() as u64;
     }
-    // One that finds room tells both counts as of itself.
-    source.send(&[7; 300]).unwrap();
-    came += drain(&mut link, RunNs(1 << 40)).len() as u64;
+    // One that finds room tells both counts as of itself; what is far ahead waits for another.
+    for _ in 0..2 {
+        source.send(&[7; 300]).unwrap();
+        came += drain(&mut link, RunNs(1 << 40)).len() as u64;
+    }
     came += drain(&mut link, RunNs(1 << 41)).len() as u64;
     let counters = link.counters();
     let blocks = link.blocks().counters();
@@ -361,6 +363,8 @@ fn numbers_that_nobody_can_have_meant_are_refused_and_lose_nothing() {
         numbered(50, 55, 7),
         numbered(u64::MAX, 51, 7),
         numbered(1050, 1050, 7),
+        numbered(50 + 64, 50 + 64, 7),
+        numbered(50 + 100, 50 + 100, 7),
         tally(1050, 1050),
         tally(110, 60),
         tally(50, 55),
@@ -389,6 +393,65 @@ fn numbers_that_later_ones_contradict_are_dropped_then() {
     // The one whose number it has comes before it is next itself.
     all_come_beside(&numbered(60, 53, 7), 50, order(59, 60));
     all_come_beside(&tally(60, 58), 50, order(49, 54));
+}
+
+/// Given more datagrams lost in a row than the window has, then two that come behind them end the wait
+/// for those alone that are a window behind: others may be late.
+#[test]
+fn what_is_a_window_ahead_is_believed_with_another_and_what_is_late_comes() {
+    let config = UdpConfig {
+        window: 8,
+        ..UdpConfig::default()
+    };
+    let mut link = link(config, 64);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = link.local_address().unwrap();
+    let send = |n: u64| {
+        let words = numbered(n, n, n as u32);
+        socket.send_to(words.as_bytes(), to).unwrap();
+    };
+    send(0);
+    send(12);
+    assert_eq!(drain(&mut link, RunNs(0)), [0]);
+    assert_eq!(link.blocks().counters().frames_missing, 0, "one alone");
+    send(13);
+    (6..12).rev().for_each(send);
+    let came = drain(&mut link, RunNs(1));
+    assert_eq!(came, [6, 7, 8, 9, 10, 11, 12, 13]);
+    let (counters, blocks) = (link.counters(), link.blocks().counters());
+    assert_eq!((counters.datagrams_bad, counters.datagrams_late), (0, 0));
+    assert_eq!((blocks.frames_missing, blocks.blocks_lost), (5, 5));
+}
+
+/// Given a frame within a block whose number is a copy's, ahead of all that are sent, then nothing is given
+/// up for it once what came since contradicts it.
+#[test]
+fn nothing_is_missing_for_an_early_frame_that_was_contradicted() {
+    let mut link = link(UdpConfig::default(), 64);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = link.local_address().unwrap();
+    let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
+    let mut numbers = FrameNumbers::default();
+    let mut came = 0;
+    for block in 0..20_u32 {
+        for (header, range) in numbers.frames(6, 3) {
+            let words = [&header.emit()[..], &[block; 6][range]].concat();
+            if block == 10 && header.ends_block {
+                let mut copy = words.clone();
+                copy[2] += 40;
+                send(&copy);
+            }
+            send(&words);
+        }
+        came += drain(&mut link, RunNs(u64::from(block))).len();
+    }
+    let late = RunNs(2 * UdpConfig::default().patience.0);
+    drain(&mut link, late);
+    assert_eq!(came, 20);
+    assert!(link.is_empty());
+    assert_eq!(link.blocks().counters().frames_missing, 0);
+    assert_eq!(link.counters().datagrams_bad, 1);
+    assert_eq!(link.blocks().losses().total(), 0);
 }
 
 #[test]

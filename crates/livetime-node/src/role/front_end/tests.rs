@@ -196,3 +196,19 @@ fn a_run_with_a_certain_start_has_offers_from_there_on() {
         (0, STARTED / 1000)
     );
 }
+
+/// Given triggers without a decision, then a front-end that has come to the end of its run says so although
+/// it still waits, so that somebody can see that nothing moves.
+#[test]
+fn a_front_end_that_waits_says_that_its_run_is_at_its_end() {
+    let (mut front_end, _others, _replies) = front_end(true, false);
+    let gauges_at = |front_end: &mut FrontEnd, step: u64| {
+        front_end.poll(RunNs(STARTED + step * MS / 2), Phase::Running);
+        let gauges = front_end.parts.block.read().gauges;
+        (gauges.ended, gauges.idle)
+    };
+    for step in 0..7 {
+        assert_eq!(gauges_at(&mut front_end, step), (0, 0), "{step}");
+    }
+    assert_eq!(gauges_at(&mut front_end, 7), (1, 0));
+}

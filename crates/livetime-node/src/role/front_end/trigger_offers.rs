@@ -37,6 +37,12 @@ impl FrontEnd {
         RunNs(now.since(self.taken_from.unwrap_or(now)).0)
     }
 
+    /// Whether the run's time or number of triggers is reached, though what was given before may not be
+    /// sent yet.
+    pub(super) fn is_at_end(&self, now: RunNs) -> bool {
+        self.finished || self.parts.source.is_at_end(self.source_time(now))
+    }
+
     /// Offers the next trigger, and puts its packet on the trigger link if it is accepted.
     pub(super) fn offer(&mut self, now: RunNs) -> usize {
         if self.sending.is_some() || !self.parts.trigger.iter().all(TriggerPath::is_idle) {
