@@ -13,7 +13,7 @@ use livetime_client::{FileError, FolderError, RunFolder};
 use livetime_store::damage::DamageList;
 use livetime_store::histogram::histograms_to_json;
 use livetime_store::run_reader::IndexOrigin;
-use livetime_store::{Condition, OpenError, ReadError};
+use livetime_store::{Condition, Damage, OpenError, ReadError};
 use livetime_wire::event::EventView;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyIndexError, PyOSError};
@@ -67,20 +67,26 @@ impl State {
         all
     }
 
-    fn is_complete(&mut self) -> std::io::Result<bool> {
+    /// Whether the index has every event that was stored, and none that was read is damaged.
+    fn has_all_events(&mut self) -> std::io::Result<bool> {
         let events = self.event_count()? as u64;
-        let own_end = self.reader.end().filter(|end| !end.recovered);
-        let all_there = own_end.is_some_and(|end| end.events_stored == events);
-        let damaged = self.all_damage().total() > 0;
-        Ok(all_there && !damaged && self.reader.files_lacking().is_empty())
+        let doubled = self.reader.events_doubled()?;
+        let lacks = (self.reader.end()).is_some_and(|end| !end.has_stored(events, doubled));
+        Ok(!lacks && self.damage.total() == 0 && self.reader.events_damaged() == 0)
+    }
+
+    /// As `livetime inspect` judges, from what is known without reading every chunk: damage on which no
+    /// event depends does not count.
+    fn is_complete(&mut self) -> std::io::Result<bool> {
+        let has_own_end = self.reader.end().is_some_and(|end| !end.recovered);
+        let has_all_files = self.reader.files_lacking().is_empty();
+        Ok(has_own_end && has_all_files && self.has_all_events()?)
     }
 
     /// As `livetime inspect` judges, from what is known without reading every chunk.
     fn condition(&mut self) -> std::io::Result<Condition> {
-        let events = self.event_count()? as u64;
-        let end = self.reader.end();
         let mut condition = self.reader.condition();
-        if end.is_some_and(|end| end.events_stored != events) {
+        if !self.has_all_events()? {
             condition |= Condition::INCOMPLETE;
         }
         if self.all_damage().checksum_errors() > 0 {
@@ -260,8 +266,15 @@ impl RunFile {
                 let file = file.map_or(String::new(), |n| format!("{}: ", n.to_string_lossy()));
                 (*damage, file)
             });
+            // Of an event the index tells the bytes of its words, and who iterates those of its message.
+            let is_listed = |damage: &Damage| {
+                let mut listed = state.reader.damage().map(|(_, listed)| listed);
+                listed.any(|l| (l.offset, l.reason) == (damage.offset, damage.reason))
+            };
             let looked_up = state.damage.entries().iter();
-            let looked_up = looked_up.map(|damage| (*damage, String::new()));
+            let looked_up = looked_up
+                .filter(|damage| !is_listed(damage))
+                .map(|damage| (*damage, String::new()));
             let mut seen = DamageList::default();
             let mut rows = Vec::new();
             for (damage, file) in of_files.chain(looked_up) {

@@ -45,7 +45,8 @@ def test_a_cut_file_gives_what_is_complete(sample, copy_of):
     for share in (0.999, 0.9, 0.5, 0.1):
         cut = livetime.open(copy_of(sample.data[: int(len(sample.data) * share)], summary=False))
         triggers = rows(cut)
-        assert not cut.complete
+        # The first is cut behind its end-of-run record, on which no event depends.
+        assert cut.complete == (cut.end is not None) == (len(triggers) == 3000)
         assert cut.end is None if share < 0.9 else True
         assert cut.summary is None
         assert cut.config["run"] == {"seed": 7}
@@ -117,7 +118,7 @@ def test_a_flipped_bit_costs_one_event_and_is_listed(sample, copy_of):
     assert "CRC" in damage.reason
     assert all(one.offset <= at < one.offset + one.bytes for one in run.damage)
     assert not run.complete
-    assert run.condition == "TAINTED"
+    assert run.condition == "TAINTED|INCOMPLETE"
     assert f"bytes at {at}" in str(run)
     row = sample.truth["trigger"].index(lost)
     assert len(run.events(row, row + 1)) == 0
@@ -313,3 +314,56 @@ def test_a_path_need_not_be_text(sample, tmp_path):
     assert len(run) == 3000
     assert "nu\\xff" in str(run), "it can be printed"
     assert len(pickle.loads(pickle.dumps(run))) == 3000
+
+
+def test_damage_on_which_no_event_depends_changes_nothing_else(sample, copy_of):
+    # Bytes behind the end have the file scanned, and times in a chunk's header are never believed.
+    chunk_times = bytearray(sample.data)
+    chunk_times[49] ^= 207
+    for data in (sample.data + bytes(100), bytes(chunk_times)):
+        run = livetime.open(copy_of(data))
+        for _ in range(2):
+            assert rows(run) == sample.truth["trigger"]
+            assert (run.complete, run.condition) == (True, "GOOD")
+            inspected = run.inspect()
+            assert (inspected["complete"], inspected["condition"]) == (True, "GOOD")
+            assert inspected["damaged_ranges"] > 0
+            assert run.shortfall() is None
+
+
+def test_a_damaged_event_makes_a_run_incomplete_as_inspect_says(sample, copy_of):
+    magic = (0x4C544556).to_bytes(4, "little")
+    at = sample.data.index(magic, len(sample.data) // 2)
+    data = bytearray(sample.data)
+    data[at + 400] ^= 4
+    by_rows, by_inspect = (livetime.open(copy_of(bytes(data))) for _ in range(2))
+    rows(by_rows)
+    inspected = by_inspect.inspect()
+    expected = (False, "TAINTED|INCOMPLETE")
+    assert (inspected["complete"], inspected["condition"]) == expected
+    for run in (by_rows, by_inspect):
+        assert (run.complete, run.condition) == expected
+    # Read in both ways it is still listed once.
+    by_rows.inspect()
+    of_events = [row for row in by_rows.damage if "event:" in row.reason]
+    assert len(of_events) == 1
+
+
+def test_what_a_file_says_is_shown_without_control_characters(sample, copy_of, monkeypatch):
+    run = livetime.open(copy_of(sample.data))
+    end = dict(run.end, reason="a\x1b[2J\nb µ")
+    monkeypatch.setattr(livetime.Run, "end", end)
+    assert "a\\x1b[2J\\nb µ" in str(run)
+    assert "a\\x1b[2J\\nb µ" in run._repr_html_()
+
+
+def test_a_configuration_that_cannot_be_is_a_format_error(sample, copy_of, monkeypatch):
+    run = livetime.open(copy_of(sample.data))
+    for bit in (128, -1, "3"):
+        monkeypatch.setattr(livetime.Run, "paths", {"A": bit})
+        with pytest.raises(livetime.FormatError, match="path A has bit .*, expected 0 to 127"):
+            run.fired()
+    deep = "a = " + "[" * 100_000
+    monkeypatch.setattr(livetime.Run, "begin", {"config": deep})
+    with pytest.raises(livetime.FormatError, match="not a configuration"):
+        run.config

@@ -250,3 +250,25 @@ def test_from_the_shell(run, tmp_path, capsys):
     with pytest.raises(SystemExit) as wrong:
         main(["export", str(run.file), str(target), "--format", "excel"])
     assert wrong.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.objects.csv"])
+def test_a_csv_file_that_was_cut_within_a_line_is_refused(run, tmp_path, name):
+    livetime.export(run, tmp_path / "out.csv")
+    whole = (tmp_path / name).read_bytes()
+    for cut in range(1, 40):
+        if whole[:-cut].endswith(b"\n"):
+            continue
+        (tmp_path / name).write_bytes(whole[:-cut])
+        with pytest.raises(livetime.ExportError, match=f"{name}: the last line has no end"):
+            livetime.read_export(tmp_path / "out.csv")
+
+
+def test_a_csv_value_that_is_none_is_refused(run, tmp_path):
+    livetime.export(run, tmp_path / "out.csv")
+    whole = (tmp_path / "out.csv").read_bytes()
+    first, rest = whole.split(b"\r\n", 1)
+    for wrong in (first + b"\r\nx" + rest, first + b"\r\n1\r\n" + rest, b"a,b\r\n" + rest):
+        (tmp_path / "out.csv").write_bytes(wrong)
+        with pytest.raises(livetime.ExportError, match=r"out.csv: a value is not as it was exported"):
+            livetime.read_export(tmp_path / "out.csv")

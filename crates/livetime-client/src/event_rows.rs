@@ -23,16 +23,24 @@ pub(crate) struct EventRows {
     rows: Vec<FolderPlace>,
     /// Rows in the order of the trigger number; empty where all are.
     by_trigger: Vec<usize>,
+    /// Where further copies of events are that are stored twice, by trigger number.
+    copies: Vec<FolderPlace>,
 }
 
 impl EventRows {
     /// The rows of a run that is opened; of equal trigger numbers the first counts.
     pub(crate) fn new(mut places: Vec<FolderPlace>) -> Self {
         places.sort_by_key(|place| place.trigger);
-        places.dedup_by_key(|place| place.trigger);
+        let mut copies = Vec::new();
+        places.dedup_by(|copy, first| {
+            let is_copy = copy.trigger == first.trigger;
+            copies.extend(Some(*copy).filter(|_| is_copy));
+            is_copy
+        });
         Self {
             rows: places,
             by_trigger: Vec::new(),
+            copies,
         }
     }
 
@@ -60,7 +68,24 @@ impl EventRows {
             by_trigger.extend(0..rows.len());
             by_trigger.sort_by_key(|row: &usize| rows[*row].trigger);
         }
-        Self { rows, by_trigger }
+        Self {
+            rows,
+            by_trigger,
+            copies: now.copies,
+        }
+    }
+
+    /// How many copies in other files there are of events that have a row.
+    pub(crate) fn copy_count(&self) -> u64 {
+        self.copies.len() as u64
+    }
+
+    /// Where further copies of an event are.
+    pub(crate) fn copies_of(&self, trigger: TriggerNumber) -> Vec<FolderPlace> {
+        let start = self.copies.partition_point(|copy| copy.trigger < trigger);
+        let copies = self.copies[start..].iter();
+        let copies = copies.take_while(|copy| copy.trigger == trigger);
+        copies.copied().collect()
     }
 
     /// All rows.
@@ -109,6 +134,7 @@ mod tests {
     fn rows_that_were_there_keep_their_numbers() {
         let known = rows(&[(4, 0), (9, 0), (2, 1)]);
         assert_eq!(triggers(&known), [2, 4, 9]);
+        assert_eq!(known.copy_count(), 0);
         // A file came between, and with it events between; one is not there any more.
         let known = known.grown(rows(&[(4, 0), (9, 0), (3, 1), (12, 1), (5, 2)]));
         assert_eq!(triggers(&known), [2, 4, 9, 3, 5, 12]);
@@ -127,5 +153,17 @@ mod tests {
             assert_eq!(found, Some(file), "{trigger}");
         }
         assert_eq!(known.find(TriggerNumber(6)), None);
+        // Of an event that is stored twice the first file's copy has the row.
+        let known = known.grown(rows(&[(9, 1), (12, 2), (9, 4), (13, 4), (9, 5)]));
+        assert_eq!(
+            known.find(TriggerNumber(9)).map(|place| place.file),
+            Some(1)
+        );
+        let files = |trigger| {
+            let copies = known.copies_of(TriggerNumber(trigger));
+            copies.iter().map(|place| place.file).collect::<Vec<_>>()
+        };
+        assert_eq!((files(9), files(12)), (vec![4, 5], vec![]));
+        assert_eq!(known.copy_count(), 2);
     }
 }

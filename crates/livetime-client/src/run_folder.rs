@@ -16,8 +16,8 @@ use std::sync::Arc;
 use livetime_store::inspect::{DAMAGE_LISTED_MAX, DamagedRange};
 use livetime_store::run_reader::IndexOrigin;
 use livetime_store::{
-    Condition, Damage, FileName, Histogram, Inspection, OpenError, ReadError, RunBegin, RunEnd,
-    RunReader, RunToldBy, ToldFiles, inspect,
+    Condition, Damage, FileName, FilePart, Histogram, Inspection, OpenError, ReadError, RunBegin,
+    RunEnd, RunReader, RunToldBy, SeenTriggers, ToldFiles, inspect_seen,
 };
 use livetime_wire::event::EventView;
 use livetime_wire::{RunNumber, TriggerNumber};
@@ -138,10 +138,15 @@ impl FolderFile {
         &mut self.reader
     }
 
+    /// Its begin-of-run record, if one is whole; that of a copy whose file had lost its own tells nothing.
+    fn begin(&self) -> Option<&RunBegin> {
+        self.reader.begin().filter(|begin| begin.is_known())
+    }
+
     /// The name that its begin-of-run record gives it, if it has another one: it is a copy, whose
     /// events are in the file of that name.
     fn other_name(&self) -> Option<String> {
-        let begin = self.reader.begin()?;
+        let begin = self.begin()?;
         let part = begin.file.clone().unwrap_or_default();
         let name = FileName {
             writer: part.writer,
@@ -164,9 +169,9 @@ impl FolderFile {
     }
 
     /// What is in it; damage is told with its name if it is one of several.
-    fn inspect(&mut self, several: bool) -> io::Result<Inspection> {
+    fn inspect(&mut self, several: bool, seen: &mut SeenTriggers) -> io::Result<Inspection> {
         let failed = |error| FileError::of(&self.path, error);
-        let mut found = inspect(&mut self.reader).map_err(failed)?;
+        let mut found = inspect_seen(&mut self.reader, seen).map_err(failed)?;
         if several {
             let name = self.name.to_string();
             let ranges = found.damage.iter_mut();
@@ -199,6 +204,8 @@ pub struct RunFolder {
     told: Option<ToldFiles>,
     /// The file that iteration is in.
     cursor: usize,
+    /// What iteration has handed out since the start.
+    seen: SeenTriggers,
     end: Option<RunEnd>,
     rows: Option<EventRows>,
     /// The rows before the run was refreshed.
@@ -242,6 +249,7 @@ impl RunFolder {
             unreadable: Vec::new(),
             told: None,
             cursor: 0,
+            seen: SeenTriggers::default(),
             end: None,
             rows: None,
             rows_known: None,
@@ -307,7 +315,8 @@ impl RunFolder {
 
     /// Adds a file, which must be of the run of the others.
     fn take(&mut self, file: FolderFile) -> Result<(), FolderError> {
-        let first = self.files.first();
+        let known = self.files.iter().find(|file| file.begin().is_some());
+        let first = known.or(self.files.first());
         if first.is_some_and(|first| !is_same_run(first, &file)) {
             let bytes = file.reader.input_bytes();
             let than = RunToldBy::FirstFile;
@@ -338,7 +347,7 @@ impl RunFolder {
     /// The first file that is not of the run that the summary beside it is of.
     fn other_than_told(&self) -> Option<(&FolderFile, OpenError)> {
         let told = self.told.as_ref()?;
-        let is_other = |file: &&FolderFile| !told.is_of(file.reader.run(), file.reader.begin());
+        let is_other = |file: &&FolderFile| !told.is_of(file.reader.run(), file.begin());
         let file = self.files.iter().find(is_other)?;
         let bytes = file.reader.input_bytes();
         let than = RunToldBy::Summary { run: told.run };
@@ -365,9 +374,32 @@ impl RunFolder {
         self.files[0].reader.run()
     }
 
-    /// The begin-of-run record, if one is whole.
+    /// The begin-of-run record, if one is whole and tells more than the run number.
     pub fn begin(&self) -> Option<&RunBegin> {
-        self.files.iter().find_map(|file| file.reader.begin())
+        self.files.iter().find_map(FolderFile::begin)
+    }
+
+    /// The begin-of-run record that a file of this name must have had, by those of the other files; `None`
+    /// if none of them has one. The events before a part are 0 where the part before it does not tell.
+    pub fn begin_of(&self, name: &FileName) -> Option<RunBegin> {
+        let begin = self.begin()?.clone();
+        let before = name.part.checked_sub(1);
+        let is_before = |file: &&FolderFile| {
+            file.name.is_part_of(name) && Some(file.name.part) == before && file.is_continued()
+        };
+        let before = self.files.iter().find(is_before).and_then(|file| {
+            let part = file.begin().and_then(|begin| begin.file.as_ref());
+            let before = part.map(|part| part.events_before);
+            let before = before.or((file.name.part == 0).then_some(0))?;
+            Some(before.saturating_add(file.events()))
+        });
+        let file = (*name != FileName::default()).then(|| FilePart {
+            writer: name.writer,
+            stream: name.stream.clone(),
+            part: name.part,
+            events_before: before.unwrap_or(0),
+        });
+        Some(RunBegin { file, ..begin })
     }
 
     /// The end-of-run record, with the events of all files, those included that are known to be in files
@@ -441,7 +473,7 @@ impl RunFolder {
 
     /// Writers of the run, as its files tell: each has files of its own.
     pub fn writers(&self) -> u16 {
-        let told = self.files.iter().filter_map(|file| file.reader.begin());
+        let told = self.files.iter().filter_map(FolderFile::begin);
         told.map(|begin| begin.writers).max().unwrap_or(1).max(1)
     }
 
@@ -509,6 +541,11 @@ impl RunFolder {
             .iter()
             .map(|name| self.directory_absolute.join(name.to_string()));
         paths.collect()
+    }
+
+    /// Events that are there and damaged, as far as they were read one after the other.
+    pub fn events_damaged(&self) -> u64 {
+        self.files.iter().map(|f| f.reader.events_damaged()).sum()
     }
 
     /// Events known to be missing, in files and between them; right once all events were read.
@@ -608,7 +645,7 @@ impl RunFolder {
             if !counted.0.is_part_of(&file.name) {
                 counted = (&file.name, 0);
             }
-            let begin = file.reader.begin().and_then(|begin| begin.file.as_ref());
+            let begin = file.begin().and_then(|begin| begin.file.as_ref());
             let before = begin.map_or(0, |part| part.events_before);
             missing += before.saturating_sub(counted.1);
             counted.1 = before.max(counted.1) + file.events();
@@ -616,7 +653,7 @@ impl RunFolder {
         missing
     }
 
-    /// The next event that is whole, file by file.
+    /// The next event that is whole, file by file; of one that is stored twice the first whole copy.
     ///
     /// # Errors
     /// Only errors of the input; damaged chunks and events are passed over.
@@ -624,10 +661,14 @@ impl RunFolder {
         while self.cursor < self.files.len() {
             let file = &mut self.files[self.cursor];
             let found = file.reader.find_next();
-            if let Some(place) = found.map_err(|error| FileError::of(&file.path, error))? {
+            let Some(place) = found.map_err(|error| FileError::of(&file.path, error))? else {
+                self.cursor += 1;
+                continue;
+            };
+            let trigger = file.reader.trigger_found(place);
+            if trigger.is_none_or(|trigger| self.seen.insert(trigger)) {
                 return Ok(self.files[self.cursor].reader.event_found(place));
             }
-            self.cursor += 1;
         }
         // What comes is in a file that may have grown.
         self.cursor = self.files.len();
@@ -637,6 +678,7 @@ impl RunFolder {
     /// Starts again at the first event.
     pub fn rewind(&mut self) {
         self.cursor = 0;
+        self.seen = SeenTriggers::default();
         self.files.iter_mut().for_each(|f| f.reader.rewind());
     }
 
@@ -645,8 +687,30 @@ impl RunFolder {
     /// # Errors
     /// [`ReadError`] if the input fails or the event is damaged.
     pub fn event(&mut self, trigger: TriggerNumber) -> Result<Option<EventView<'_>>, ReadError> {
-        let found = self.event_rows()?.find(trigger);
-        let Some(file) = found.and_then(|place| self.files.get_mut(place.file)) else {
+        let rows = self.event_rows()?;
+        let Some(first) = rows.find(trigger).map(|place| place.file) else {
+            return Ok(None);
+        };
+        let copies = rows.copies_of(trigger);
+        let mut at = first;
+        for copy in copies {
+            if !matches!(self.event_in(at, trigger), Err(ReadError::Damaged { .. })) {
+                break;
+            }
+            if matches!(self.event_in(copy.file, trigger), Ok(Some(_))) {
+                at = copy.file;
+            }
+        }
+        self.event_in(at, trigger)
+    }
+
+    /// The event of a trigger that a file has.
+    fn event_in(
+        &mut self,
+        file: usize,
+        trigger: TriggerNumber,
+    ) -> Result<Option<EventView<'_>>, ReadError> {
+        let Some(file) = self.files.get_mut(file) else {
             return Ok(None);
         };
         let path = &file.path;
@@ -654,6 +718,21 @@ impl RunFolder {
             ReadError::Io(error) => FileError::of(path, error).into(),
             damaged @ ReadError::Damaged { .. } => damaged,
         })
+    }
+
+    /// How many events the files have of which another copy has the row.
+    ///
+    /// # Errors
+    /// Only errors of the input.
+    pub fn events_doubled(&mut self) -> io::Result<u64> {
+        let mut doubled = self.event_rows()?.copy_count();
+        for file in &mut self.files {
+            let index = file.reader.event_index();
+            doubled += index
+                .map_err(|error| FileError::of(&file.path, error))?
+                .doubled();
+        }
+        Ok(doubled)
     }
 
     /// The places of all events, one a row: by trigger number, of equal ones the first file's. A
@@ -796,9 +875,10 @@ impl RunFolder {
         let several = self.files.len() > 1;
         let mut files = self.files.iter_mut();
         let first = files.next().expect("a run has at least one file");
-        let mut found = first.inspect(several)?;
+        let mut seen = SeenTriggers::default();
+        let mut found = first.inspect(several, &mut seen)?;
         for file in files {
-            join(&mut found, file.inspect(several)?);
+            join(&mut found, file.inspect(several, &mut seen)?);
         }
         let elsewhere = self.events_between() + self.events_elsewhere();
         found.events_missing += elsewhere;
@@ -858,6 +938,8 @@ fn join(found: &mut Inspection, other: Inspection) {
     found.events_flagged += other.events_flagged;
     found.events_missing += other.events_missing;
     found.events_salvaged += other.events_salvaged;
+    found.events_doubled += other.events_doubled;
+    found.triggers_doubled.extend(other.triggers_doubled);
     found.recovered |= other.recovered;
     found.simulated |= other.simulated;
     found.chunks += other.chunks;
@@ -884,7 +966,7 @@ fn name_of(path: &Path) -> String {
 }
 
 fn is_same_run(a: &FolderFile, b: &FolderFile) -> bool {
-    let started = |file: &FolderFile| file.reader.begin().map(|begin| begin.started_tai_ns);
+    let started = |file: &FolderFile| file.begin().map(|begin| begin.started_tai_ns);
     let differ = started(a).zip(started(b)).is_some_and(|(a, b)| a != b);
     a.reader.run() == b.reader.run() && !differ
 }

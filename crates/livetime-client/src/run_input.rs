@@ -10,12 +10,14 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// Most files of a run that are open at once: more than are read in turn, few beside a usual limit of 1024.
+/// Of a smaller limit (`ulimit -n`) a reader takes a quarter: whoever reads a run has something to write, too.
 pub const OPEN_FILES_MAX: usize = 64;
 
 /// What happened to a file since it was opened, inside an [`io::Error`].
@@ -138,8 +140,16 @@ impl OpenFiles {
     }
 }
 
+/// How many files of a run may be open where a process may open so many, `None` for any number.
+fn open_files_max(limit: Option<u64>) -> usize {
+    let share = limit.and_then(|limit| usize::try_from(limit / 4).ok());
+    share.unwrap_or(OPEN_FILES_MAX).clamp(1, OPEN_FILES_MAX)
+}
+
 fn keep(open: &mut FileQueue, identity: Identity, file: &Arc<File>) {
-    if open.len() >= OPEN_FILES_MAX {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    let most = *MOST.get_or_init(|| open_files_max(getrlimit(Resource::Nofile).current));
+    while open.len() >= most {
         open.pop_front();
     }
     open.push_back((identity, Arc::clone(file)));
@@ -247,6 +257,14 @@ mod tests {
         input.seek(SeekFrom::Start(0))?;
         input.read_exact(&mut byte)?;
         Ok(byte[0])
+    }
+
+    #[test]
+    fn of_a_small_limit_on_open_files_most_is_left_to_others() {
+        let of = |limit| open_files_max(Some(limit));
+        assert_eq!([of(3), of(20), of(68)], [1, 5, 17]);
+        assert_eq!([of(256), of(u64::MAX)], [OPEN_FILES_MAX; 2]);
+        assert_eq!(open_files_max(None), OPEN_FILES_MAX);
     }
 
     #[test]

@@ -7,13 +7,16 @@
 mod support;
 
 use std::fs::{self, File};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use livetime_client::RunFolder;
 use livetime_client::run_folder::LackingFile;
 use livetime_client::run_input::OPEN_FILES_MAX;
 use livetime_store::summary::{Latencies, RunIdentification, WriterSummary};
-use livetime_store::{Condition, FileName, FilePart, RunBegin, RunEnd, RunSummary, RunWriter};
+use livetime_store::{
+    Condition, FileName, FilePart, RunBegin, RunEnd, RunSummary, RunWriter, recover_part,
+};
 use livetime_wire::{ChainCounts, LossCounts, RunNs, TriggerNumber};
 
 use support::{RUN, begin, event, small_chunks};
@@ -411,6 +414,113 @@ fn a_copy_under_another_name_is_refused_by_name() {
         fs::remove_file(&copied).unwrap();
     }
     assert_eq!(RunFolder::open(path).unwrap().file_count(), 2);
+}
+
+/// As after a building host was lost: of each such event one copy counts, the first that is whole.
+#[test]
+fn an_event_that_two_writers_stored_counts_once_for_every_reader() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    WRITERS.set(2);
+    let first = write(path, "events.mcap", 0, 1..30, Some(false));
+    write(path, "events-1.mcap", 0, 20..40, Some(false));
+    let mut run = RunFolder::open(path).unwrap();
+    let expected: Vec<u64> = (1..40).collect();
+    for _ in 0..2 {
+        assert_eq!(triggers(&mut run), expected);
+        run.rewind();
+    }
+    assert_eq!(run.event_places().unwrap().len(), 39);
+    assert_eq!(run.events_doubled().unwrap(), 10);
+    assert_eq!(run.shortfall(), None);
+    let found = run.inspect().unwrap();
+    assert!(found.is_good());
+    assert_eq!((found.events, found.events_doubled), (39, 10));
+    let named: Vec<String> = (20..30).map(|trigger: u64| trigger.to_string()).collect();
+    assert_eq!(found.triggers_doubled, named);
+    assert_eq!(found.condition, Condition::GOOD);
+
+    // Where the first copy is damaged the other one is read.
+    let mut bytes = fs::read(&first).unwrap();
+    let words = event(25, &[3, 5]);
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let at = bytes.windows(words.len()).position(|found| found == words);
+    bytes[at.unwrap() + words.len() - 2] ^= 1;
+    fs::write(&first, bytes).unwrap();
+    let mut run = RunFolder::open(path).unwrap();
+    let mut found = triggers(&mut run);
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    let found = run.event(TriggerNumber(25)).unwrap().unwrap();
+    assert_eq!(found.words(), event(25, &[3, 5]));
+    let found = run.inspect().unwrap();
+    assert_eq!((found.events, found.events_doubled), (39, 9));
+}
+
+/// An event that stands twice in one file is one to every reader as well.
+#[test]
+fn a_trigger_that_stands_twice_in_a_file_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.mcap");
+    let output = File::create_new(&path).unwrap();
+    let mut writer = RunWriter::new(output, &begin(), small_chunks(4096)).unwrap();
+    for trigger in [1, 2, 1] {
+        let (words, number) = (event(trigger, &[3, 5]), TriggerNumber(trigger));
+        writer
+            .write_event(number, RunNs(trigger), &[&words])
+            .unwrap();
+    }
+    let end = RunEnd::new(RUN, Condition::GOOD, "test", 9);
+    writer.finish(&end).unwrap();
+    let mut run = RunFolder::open(&path).unwrap();
+    assert_eq!(triggers(&mut run), [1, 2]);
+    assert_eq!(run.event_places().unwrap().len(), 2);
+    assert_eq!(run.events_doubled().unwrap(), 1);
+    let found = run.inspect().unwrap();
+    assert!(found.is_good(), "{found:?}");
+    assert_eq!((found.events, found.events_doubled), (2, 1));
+}
+
+/// A file with a flipped bit in its first chunk, recovered and put in its place.
+#[test]
+fn a_copy_of_a_part_that_had_lost_its_begin_is_read_with_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "events.mcap", 0, 1..40, Some(true));
+    let part = write(path, "events.0001.mcap", 39, 40..60, Some(true));
+    write(path, "events.0002.mcap", 59, 60..70, Some(false));
+    let mut bytes = fs::read(&part).unwrap();
+    let text = b"started_tai_ns";
+    let at = bytes.windows(text.len()).position(|found| found == text);
+    bytes[at.unwrap()] ^= 32;
+    fs::write(&part, &bytes).unwrap();
+
+    let folder = RunFolder::open(path).unwrap();
+    assert!(folder.files()[1].reader().begin().is_none());
+    let by_others = folder.begin_of(&FileName::parse("events.0001.mcap").unwrap());
+    let expected = RunBegin {
+        file: Some(FilePart {
+            part: 1,
+            events_before: 39,
+            ..FilePart::default()
+        }),
+        ..begin()
+    };
+    assert_eq!(by_others, Some(expected.clone()));
+    let of_main = folder.begin_of(&FileName::default());
+    assert_eq!(of_main, Some(begin()));
+
+    // With what the others tell, and, as by one who has the file alone, without.
+    for known in [by_others, None] {
+        let (copy, _) = recover_part(Cursor::new(&bytes), Vec::new(), || known.clone()).unwrap();
+        fs::write(&part, copy).unwrap();
+        let mut run = RunFolder::open(path).unwrap();
+        assert_eq!(triggers(&mut run), (1..70).collect::<Vec<_>>());
+        assert_eq!(run.shortfall(), None);
+        assert_eq!(run.begin(), Some(&begin()));
+        let alone = RunFolder::open(&part).unwrap();
+        assert_eq!(alone.begin(), known.as_ref());
+    }
 }
 
 /// Main files and parts, one event each.

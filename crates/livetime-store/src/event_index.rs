@@ -67,14 +67,17 @@ pub fn put_header(out: &mut Vec<u8>, run: RunNumber, count: u64) {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventIndex {
     places: Vec<EventPlace>,
+    doubled: u64,
 }
 
 impl EventIndex {
     /// An index of these places, in any order; of equal trigger numbers the first one counts.
     pub fn new(mut places: Vec<EventPlace>) -> Self {
+        let all = places.len();
         places.sort_by_key(|place| place.trigger);
         places.dedup_by_key(|place| place.trigger);
-        Self { places }
+        let doubled = (all - places.len()) as u64;
+        Self { places, doubled }
     }
 
     /// Reads the attachment of the run; `None` if it is of another version or run, or cut off.
@@ -91,6 +94,11 @@ impl EventIndex {
             places.push(EventPlace::parse(&mut fields)?);
         }
         Some(Self::new(places))
+    }
+
+    /// How many places of other events of the same triggers there were.
+    pub fn doubled(&self) -> u64 {
+        self.doubled
     }
 
     /// All places by trigger number.
@@ -132,6 +140,7 @@ mod tests {
             index.places(),
             [place(3, 2), place(7, 1), place(u64::MAX, 3)]
         );
+        assert_eq!(index.doubled(), 1);
         assert_eq!(index.find(TriggerNumber(7)), Some(place(7, 1)));
         assert_eq!(index.find(TriggerNumber(8)), None);
         assert_eq!(EventIndex::parse(&data, RunNumber(6)), None);

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::damage::Damage;
 use crate::run_reader::{IndexOrigin, RunReader};
+use crate::run_record::RunEnd;
+use crate::seen_triggers::SeenTriggers;
 
 /// Most ranges of damage that the document lists.
 pub const DAMAGE_LISTED_MAX: usize = 100;
@@ -49,6 +51,13 @@ pub struct Inspection {
     /// Whole events in damaged chunks, among `events`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub events_salvaged: u64,
+    /// Whole events whose trigger was there before, not among `events`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub events_doubled: u64,
+    /// Their trigger numbers as texts, the first
+    /// [`DOUBLED_LISTED_MAX`](crate::seen_triggers::DOUBLED_LISTED_MAX).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers_doubled: Vec<String>,
     /// Whether the end-of-run record was made by a recovery.
     pub recovered: bool,
     /// Chunks.
@@ -132,21 +141,27 @@ impl Inspection {
 /// # Errors
 /// Only errors of the input.
 pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspection> {
-    let mut events = 0;
-    let (mut events_incomplete, mut events_flagged) = (0, 0);
-    let mut triggers: Option<(TriggerNumber, TriggerNumber)> = None;
+    inspect_seen(reader, &mut SeenTriggers::default())
+}
+
+/// As [`inspect`], of one of several files: events of which an earlier file had a copy are not counted
+/// again.
+///
+/// # Errors
+/// Only errors of the input.
+pub fn inspect_seen<R: Read + Seek>(
+    reader: &mut RunReader<R>,
+    seen: &mut SeenTriggers,
+) -> io::Result<Inspection> {
+    let doubled_before = (seen.doubled(), seen.doubled_triggers().len());
     reader.find_displaced()?;
     reader.compare_frames();
-    reader.rewind();
-    while let Some(event) = reader.next_event()? {
-        events += 1;
-        events_incomplete += u64::from(event.is_incomplete());
-        let is_flagged = |entry: FragmentEntry| entry.status != FragmentStatus::GOOD;
-        events_flagged += u64::from(event.entries().any(is_flagged));
-        let trigger = event.header().trigger;
-        let (first, last) = triggers.unwrap_or((trigger, trigger));
-        triggers = Some((first.min(trigger), last.max(trigger)));
-    }
+    let EventCounts {
+        events,
+        incomplete,
+        flagged,
+        triggers,
+    } = EventCounts::of(reader, seen)?;
     reader.compare_rest()?;
     let events_missing = reader.events_missing();
     let damage = reader.damage();
@@ -156,9 +171,12 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
     let end = reader.end();
     let recovered = end.is_some_and(|end| end.recovered);
     let own_end = end.filter(|end| !end.recovered);
-    let complete = own_end.is_some_and(|end| end.events_stored == events) && events_missing == 0;
+    let events_doubled = seen.doubled() - doubled_before.0;
+    let doubled = seen.doubled_triggers()[doubled_before.1..].iter();
+    let are_all = |end: &RunEnd| end.has_stored(events, events_doubled);
+    let complete = own_end.is_some_and(are_all) && events_missing == 0;
     let mut condition = end.map_or(Condition::INTERRUPTED, |end| end.condition);
-    if events_missing > 0 || end.is_some_and(|end| end.events_stored != events) {
+    if events_missing > 0 || !end.is_none_or(are_all) {
         condition |= Condition::INCOMPLETE;
     }
     if damage.checksum_errors() > 0 {
@@ -173,10 +191,12 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
         first_trigger: triggers.map(|(first, _)| first.0),
         last_trigger: triggers.map(|(_, last)| last.0),
         condition,
-        events_incomplete,
-        events_flagged,
+        events_incomplete: incomplete,
+        events_flagged: flagged,
         events_missing,
         events_salvaged: reader.events_salvaged(),
+        events_doubled,
+        triggers_doubled: doubled.map(|trigger| trigger.0.to_string()).collect(),
         recovered,
         chunks: reader.chunk_count() as u64,
         bytes: reader.input_bytes(),
@@ -195,4 +215,35 @@ pub fn inspect<R: Read + Seek>(reader: &mut RunReader<R>) -> io::Result<Inspecti
         files_elsewhere: Vec::new(),
         simulated: reader.begin().is_some_and(|begin| begin.simulated),
     })
+}
+
+/// The whole events of a file.
+#[derive(Debug, Default)]
+struct EventCounts {
+    events: u64,
+    incomplete: u64,
+    flagged: u64,
+    /// Smallest and largest trigger number.
+    triggers: Option<(TriggerNumber, TriggerNumber)>,
+}
+
+impl EventCounts {
+    /// Counts those whose trigger was not there before.
+    fn of<R: Read + Seek>(reader: &mut RunReader<R>, seen: &mut SeenTriggers) -> io::Result<Self> {
+        let mut counts = Self::default();
+        reader.rewind();
+        while let Some(event) = reader.next_event()? {
+            let trigger = event.header().trigger;
+            if !seen.insert(trigger) {
+                continue;
+            }
+            counts.events += 1;
+            counts.incomplete += u64::from(event.is_incomplete());
+            let is_flagged = |entry: FragmentEntry| entry.status != FragmentStatus::GOOD;
+            counts.flagged += u64::from(event.entries().any(is_flagged));
+            let (first, last) = counts.triggers.unwrap_or((trigger, trigger));
+            counts.triggers = Some((first.min(trigger), last.max(trigger)));
+        }
+        Ok(counts)
+    }
 }

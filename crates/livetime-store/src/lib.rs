@@ -27,6 +27,7 @@ pub mod run_record;
 pub mod run_scan;
 pub mod run_writer;
 mod salvage;
+pub mod seen_triggers;
 mod string_u64;
 pub mod summary;
 pub mod two_step_summary;
@@ -35,14 +36,15 @@ pub use condition::Condition;
 pub use damage::{Damage, DamageReason, FramePart, ReadFault};
 pub use file_plan::{FileName, FilePlan, StreamFile};
 pub use histogram::{Axis, Histogram};
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Inspection, inspect, inspect_seen};
 pub use output_budget::{Admission, OutputBudget, OutputCounts, OutputLimit};
-pub use recovery::{RecoverError, Recovered, recover};
+pub use recovery::{RecoverError, Recovered, recover, recover_part};
 pub use run_note::{NOTES_MAX, NoteError, RunNote};
 pub use run_reader::{OpenError, ReadError, RunReader, RunToldBy};
 pub use run_record::{FilePart, RunBegin, RunEnd};
 pub use run_writer::{
     Abandoned, FileSummary, ResumeError, Resumed, RunWriter, WriteError, WriterLimits,
 };
+pub use seen_triggers::SeenTriggers;
 pub use summary::{Counts, LatencySummary, Losses, RunSummary, ToldFiles};
 pub use two_step_summary::TwoStepSummary;

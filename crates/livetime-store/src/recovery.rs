@@ -1,6 +1,7 @@
 //! Writes a whole copy of a run file that is not: cut off by a crash, damaged, or both.
 //!
-//! The copy holds every event that is whole, the begin-of-run record where it survived, the
+//! The copy holds every event that is whole, the begin-of-run record where it survived, or what other
+//! files of the run tell of it, the
 //! histograms, and an end-of-run record marked `recovered`, but for a copy of a file without damage.
 //! The input is not changed, and nothing is made up: what is missing is counted and named.
 
@@ -56,11 +57,25 @@ pub fn recover<R: Read + Seek, W: Write>(
     input: R,
     output: W,
 ) -> Result<(W, Recovered), RecoverError> {
+    recover_part(input, output, || None)
+}
+
+/// As [`recover`], of a file among others of its run: they are asked for the begin-of-run record that
+/// it must have had, if it has lost its own.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_part<R: Read + Seek, W: Write>(
+    input: R,
+    output: W,
+    begin_by_others: impl FnOnce() -> Option<RunBegin>,
+) -> Result<(W, Recovered), RecoverError> {
     let mut reader = RunReader::open(input)?;
-    let begin = reader
-        .begin()
-        .cloned()
-        .unwrap_or_else(|| RunBegin::new(reader.run()));
+    let run = reader.run();
+    let of_run = |begin: &RunBegin| begin.run_number() == run;
+    let begin = reader.begin().filter(|begin| begin.is_known()).cloned();
+    let begin = begin.or_else(|| begin_by_others().filter(of_run));
+    let begin = begin.unwrap_or_else(|| RunBegin::new(run));
     // An input shorter than the largest event allowed holds none longer than itself.
     let largest = usize::try_from(reader.input_bytes()).unwrap_or(usize::MAX);
     let limits = WriterLimits {

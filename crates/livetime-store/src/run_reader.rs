@@ -11,8 +11,8 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use livetime_wire::RunNumber;
 use livetime_wire::event::{EventError, EventView, FragmentCrcError};
+use livetime_wire::{RunNumber, TriggerNumber};
 
 use crate::chunk_data::{ChunkData, words_of};
 use crate::damage::{Damage, DamageList, DamageReason};
@@ -27,7 +27,7 @@ use crate::patchy_input::PatchyInput;
 use crate::run_chunk::{Channel, ChunkContent, Messages, RunIdentity};
 use crate::run_record::{RunBegin, RunEnd};
 use crate::run_scan::{Gap, Scan, ScannedChunk, Wanted, scan};
-use crate::salvage::Salvage;
+use crate::salvage::{Salvage, trigger_at};
 use doubles::KnownTriggers;
 use moved_event::MovedEvents;
 
@@ -406,11 +406,11 @@ impl<R: Read + Seek> RunReader<R> {
         self.with_cut_end = true;
     }
 
-    /// Whether there are bytes behind the last whole chunk that may be the start of another one.
+    /// Whether there are bytes behind the last whole chunk that may be the start of another one: of a file
+    /// without an end-of-run record, behind which none is written.
     pub fn is_cut_off(&self) -> bool {
-        self.chunks
-            .iter()
-            .any(|place| place.kind == PlaceKind::CutEnd)
+        let is_cut = |place: &ChunkPlace| place.kind == PlaceKind::CutEnd;
+        self.end.is_none() && self.chunks.iter().any(is_cut)
     }
 
     /// Whether the file has its end-of-run record and was closed when it was looked at last: nothing
@@ -462,6 +462,11 @@ impl<R: Read + Seek> RunReader<R> {
         let data = self.data.bytes().get(start..start.checked_add(bytes)?)?;
         let words = words_of(data, &mut self.scratch);
         EventView::new_checked(words).ok()
+    }
+
+    /// The trigger of the event that [`RunReader::find_next`] found last.
+    pub fn trigger_found(&self, place: (usize, usize)) -> Option<TriggerNumber> {
+        trigger_at(self.data.bytes(), place.0).map(TriggerNumber)
     }
 
     /// Starts again at the first event.
@@ -556,7 +561,8 @@ impl<R: Read + Seek> RunReader<R> {
     /// Loads the whole events of a chunk that is damaged, or of a gap; `None` where none are to be read.
     pub(crate) fn load_salvage(&mut self, chunk: usize) -> io::Result<Option<&Salvage>> {
         let place = self.chunks[chunk];
-        let cut_end = place.kind == PlaceKind::CutEnd && !self.with_cut_end;
+        let may_grow = !self.with_cut_end && self.end.is_none();
+        let cut_end = place.kind == PlaceKind::CutEnd && may_grow;
         let within = place.offset.saturating_add(place.record_bytes()) <= self.input_bytes;
         let bytes = usize::try_from(place.data_bytes).ok();
         // What says that it holds no event was believed by its own checksum.

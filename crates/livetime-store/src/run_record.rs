@@ -107,6 +107,11 @@ impl RunBegin {
     pub fn run_number(&self) -> RunNumber {
         RunNumber(self.run)
     }
+
+    /// Whether it tells more than the run number: that of a copy whose file had lost its own does not.
+    pub fn is_known(&self) -> bool {
+        *self != Self::new(self.run_number())
+    }
 }
 
 /// Last message of a run file: how the run ended.
@@ -175,6 +180,11 @@ impl RunEnd {
             menu: BTreeMap::new(),
             menu_lacking: Vec::new(),
         }
+    }
+
+    /// Whether `events`, and copies of `doubled` of them, are all that was stored.
+    pub fn has_stored(&self, events: u64, doubled: u64) -> bool {
+        (events..=events.saturating_add(doubled)).contains(&self.events_stored)
     }
 
     /// Adds the counters and losses of the chain.

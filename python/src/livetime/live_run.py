@@ -1,7 +1,7 @@
 """A run that goes on: what it says about itself, and orders to it.
 
-A run takes orders at the socket `control` in its directory, one line a connection, and answers with
-one. So does ``livetime steer``.
+A run takes orders at the socket `control` in its directory, a line each, and answers each with a line.
+Here, as in ``livetime steer``, there is one a connection.
 """
 
 from __future__ import annotations

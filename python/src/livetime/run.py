@@ -138,7 +138,7 @@ class Run:
                 text, origin = path.read_text(encoding="utf-8"), str(path)
             try:
                 self._config = tomllib.loads(text)
-            except tomllib.TOMLDecodeError as error:
+            except (tomllib.TOMLDecodeError, RecursionError) as error:
                 raise FormatError(f"{origin}: not a configuration: {error}") from error
         return self._config
 
@@ -246,7 +246,13 @@ class Run:
     def fired(
         self, start: Optional[int] = None, stop: Optional[int] = None
     ) -> dict[str, npt.NDArray[np.bool_]]:
-        """For each path of `paths`, which events it fired on."""
+        """For each path of `paths`, which events it fired on.
+
+        Raises FormatError if the run gives a path a bit that a decision does not have.
+        """
+        for name, bit in self.paths.items():
+            if bit not in range(128):
+                raise FormatError(f"{self.file}: path {name} has bit {bit}, expected 0 to 127")
         masks = self.decisions(start, stop)
         one = np.uint64(1)
         return {

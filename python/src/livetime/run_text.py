@@ -28,7 +28,7 @@ def text(run: Run) -> str:
     rows = _rows(run)
     width = max(len(label) for label, _ in rows)
     lines = [f"run {run.number:06d}"]
-    lines += [f"  {label:<{width}}  {value}" for label, value in rows]
+    lines += [f"  {label:<{width}}  {_printable(value)}" for label, value in rows]
     return "\n".join(lines)
 
 
@@ -36,10 +36,16 @@ def html(run: Run) -> str:
     """A table, for notebooks."""
     cells = "".join(
         f"<tr><th style='text-align:left'>{escaping.escape(label)}</th>"
-        f"<td style='text-align:left'>{escaping.escape(value)}</td></tr>"
+        f"<td style='text-align:left'>{escaping.escape(_printable(value))}</td></tr>"
         for label, value in _rows(run)
     )
     return f"<table><caption>Livetime run {run.number:06d}</caption><tbody>{cells}</tbody></table>"
+
+
+def _printable(value: str) -> str:
+    # A file may hold any text, and a terminal obeys some.
+    escaped = (char.encode("unicode_escape").decode() for char in value)
+    return "".join(char if char.isprintable() else code for char, code in zip(value, escaped))
 
 
 def _rows(run: Run) -> list[tuple[str, str]]:

@@ -128,6 +128,9 @@ _LOOK = 0.1
 class Listener:
     """Records of some conditions; goes on by itself when the daemon is restarted.
 
+    It also does when an admin destroys its sink or a condition of it: all is made anew, and the
+    record of kind `Kind.RESTART` that says so has the ``id`` 1 and the epoch of before.
+
     With ``overflow="disconnect"`` the daemon ends the subscription when the ring is full: what the
     ring holds is given first, then a gap, and from then on each look for records raises
     `LivetimeError`.
@@ -234,7 +237,7 @@ class Listener:
 
     @property
     def restarts(self) -> int:
-        """Times that the daemon was found again."""
+        """Times that the daemon was found again after it had ended."""
         return self._open().restarts()
 
     def close(self) -> None:

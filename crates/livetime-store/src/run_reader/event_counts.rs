@@ -20,6 +20,12 @@ impl<R: Read + Seek> RunReader<R> {
         self.chunks.iter().map(|place| place.events_salvaged).sum()
     }
 
+    /// Events that are there and damaged, as far as chunks were read, and whole nowhere else.
+    pub fn events_damaged(&self) -> u64 {
+        let in_whole: u64 = self.chunks.iter().map(|place| place.events_damaged).sum();
+        in_whole.saturating_add(self.known.damaged_from(0))
+    }
+
     /// Events known to be missing or damaged, as far as the chunks read so far tell: by the
     /// end-of-run record or the summary, else by what the last chunk says came before it and the events
     /// that are there and damaged behind it. Of a repaired copy those of the file that it was made from

@@ -617,6 +617,24 @@ fn whole_events_of_a_chunk_that_is_cut_off_are_recovered() {
     assert!(recovered.end.condition.contains(Condition::INTERRUPTED));
 }
 
+/// What lies behind the end-of-run record is no start of a chunk: nobody writes one there.
+#[test]
+fn a_closed_file_with_bytes_behind_it_is_not_cut_off() {
+    let written = events(&mut Random::new(23), 60, 40);
+    let mut bytes = file(&written, 4096);
+    let chunks = chunk_places(&bytes);
+    // Events lie between the chunks of a scan, which searches all that is no chunk for them.
+    bytes[chunks[2].0] ^= 64;
+    bytes.push(b'x');
+    let mut reader = support::open(&bytes);
+    assert_eq!(reader.origin(), IndexOrigin::Scan);
+    assert_eq!(read_back(&mut reader, &written).len(), written.len());
+    assert!(reader.end().is_some() && !reader.is_cut_off());
+    assert_eq!(reader.events_missing(), 0);
+    let last = chunks.last().unwrap().0;
+    assert!(support::open(&bytes[..last + 9]).is_cut_off());
+}
+
 /// Seeds of fuzzing: a file whose last chunk is cut off, one whose summary says that its damaged chunks
 /// hold no events, and some whose chunks are not at their places or not whole.
 /// The last chunk in its whole length, but zeros from some byte on, as a crash leaves a file whose

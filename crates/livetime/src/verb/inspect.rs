@@ -5,18 +5,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_client::{RunFolder, unreadable_bytes};
-use livetime_store::{Condition, Inspection, OpenError, Recovered, recover};
+use livetime_shm::plain_file;
+use livetime_store::{
+    Condition, FileName, Inspection, OpenError, Recovered, RunBegin, recover_part,
+};
 use livetime_wire::SourceId;
 use serde_json::{Value, json};
 
 use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
+
+/// So many triggers of events that are stored twice are named in the text.
+const DOUBLED_NAMED: usize = 10;
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -108,10 +114,8 @@ fn cause(error: OpenError) -> Box<dyn std::error::Error> {
 
 /// Says so if the file is one of several of a run.
 fn note_others(file: &Path) {
-    let folder = match file.parent() {
-        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-        Some(folder) if file.is_file() => folder,
-        _ => return,
+    let Some(folder) = folder_of(file).filter(|_| file.is_file()) else {
+        return;
     };
     let files = RunFolder::paths(folder).unwrap_or_default();
     if files.len() > 1 && files.iter().any(|of_run| of_run.ends_with(file)) {
@@ -123,12 +127,52 @@ fn note_others(file: &Path) {
     }
 }
 
+/// The directory that a file is in.
+fn folder_of(file: &Path) -> Option<&Path> {
+    match file.parent()? {
+        folder if folder.as_os_str().is_empty() => Some(Path::new(".")),
+        folder => Some(folder),
+    }
+}
+
+/// The name of a run's file, if a file has one.
+fn name_in_run(file: &Path) -> Option<FileName> {
+    FileName::parse(file.file_name()?.to_str()?)
+}
+
+/// What the other files of its run tell of the begin-of-run record of one.
+fn begin_by_others(file: &Path) -> Option<RunBegin> {
+    let folder = RunFolder::open(folder_of(file)?).ok()?;
+    folder.begin_of(&name_in_run(file)?)
+}
+
+/// Refuses a copy that would be read with a run whose events it has: only under the name of the file that it
+/// is of may it go to a directory with run files.
+fn refuse_name_in_run(file: &Path, copy: &Path) -> Result<(), String> {
+    let Some(name) = name_in_run(copy).filter(|_| !copy.exists()) else {
+        return Ok(());
+    };
+    let folder = folder_of(copy).unwrap_or(Path::new("."));
+    let is_beside = !RunFolder::paths(folder).unwrap_or_default().is_empty();
+    if !is_beside || name_in_run(file).as_ref() == Some(&name) {
+        return Ok(());
+    }
+    Err(format!(
+        "cannot create {}: a name that makes it a file of the run in {}, expected one that does not \
+         start with events, such as copy.mcap, or another directory",
+        copy.display(),
+        folder.display()
+    ))
+}
+
 /// Writes the repaired copy; when that fails, nothing is left of it.
 fn write_copy(options: &Options, copy: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let input = BufReader::new(File::open(&options.file)?);
+    refuse_name_in_run(&options.file, copy)?;
+    let input = plain_file::open(&options.file, OpenOptions::new().read(true));
+    let input = BufReader::new(input?);
     let output = File::create_new(copy)
         .map_err(|error| format!("cannot create {}: {error}", copy.display()))?;
-    match write_recovered(input, output) {
+    match write_recovered(input, output, &options.file) {
         Ok(recovered) => {
             say(format_args!(
                 "{} into {}",
@@ -148,8 +192,10 @@ fn write_copy(options: &Options, copy: &Path) -> Result<(), Box<dyn std::error::
 fn write_recovered(
     input: BufReader<File>,
     output: File,
+    file: &Path,
 ) -> Result<Recovered, Box<dyn std::error::Error>> {
-    let (output, recovered) = recover(input, BufWriter::new(output))?;
+    let (output, recovered) =
+        recover_part(input, BufWriter::new(output), || begin_by_others(file))?;
     if recovered.file.events_stored == 0 {
         let missing = recovered.events_missing;
         let text = format!(
@@ -252,6 +298,7 @@ fn lacking_text(text: &mut String, found: &Inspection, directory: &Path) {
             "  {salvaged} of the events lie in damaged chunks and are whole themselves"
         );
     }
+    doubled_text(text, found);
     for range in &found.damage {
         let place = match range.file.as_str() {
             "" => String::new(),
@@ -269,6 +316,24 @@ fn lacking_text(text: &mut String, found: &Inspection, directory: &Path) {
     if unlisted > 0 {
         let _ = writeln!(text, "  damaged: {unlisted} ranges more");
     }
+}
+
+/// Which events are stored twice.
+fn doubled_text(text: &mut String, found: &Inspection) {
+    if found.events_doubled == 0 {
+        return;
+    }
+    let named = &found.triggers_doubled[..found.triggers_doubled.len().min(DOUBLED_NAMED)];
+    let more = match found.events_doubled.saturating_sub(named.len() as u64) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let _ = writeln!(
+        text,
+        "  stored twice and counted once: {} events, of triggers {}{more}",
+        found.events_doubled,
+        named.join(", ")
+    );
 }
 
 fn text(found: &Inspection, stored: &StoredEvents, options: &Options) -> String {

@@ -107,6 +107,70 @@ fn a_run_that_cannot_begin_leaves_its_directory_as_it_was() {
     assert_eq!(left, ["config.toml.new"]);
 }
 
+/// The documented repair: a copy in the place of the file that it is of; under any other name of a run's
+/// file it would be a second file of the run.
+#[test]
+fn a_repaired_part_is_read_with_its_run_and_only_under_its_name() {
+    let bench = Workbench::new();
+    // Its last section is that of the store.
+    let parts = format!("{SMALL}file_max = \"64 KiB\"\n");
+    bench.write("small.toml", &parts);
+    let run = [
+        "run",
+        "small.toml",
+        "--triggers",
+        "3000",
+        "--lossless",
+        "--out",
+        "out",
+    ];
+    bench.run(&run).ended_with(0);
+    let whole = bench
+        .run(&["inspect", "out", "--json"])
+        .ended_with(0)
+        .document();
+    let part = bench.path("out/events.0001.mcap");
+    let mut bytes = fs::read(&part).expect("the run has several parts");
+    let text = b"started_tai_ns";
+    let at = bytes.windows(text.len()).position(|found| found == text);
+    bytes[at.expect("it has a begin-of-run record")] ^= 32;
+    fs::write(&part, bytes).expect("the run has ended");
+
+    for name in [
+        "out/events.copy.mcap",
+        "out/events.9999.mcap",
+        "out/events-1.mcap",
+    ] {
+        let recover = ["inspect", "out/events.0001.mcap", "--recover", name];
+        let refused = bench.run(&recover).ended_with(1);
+        let said = format!("cannot create {name}: a name that makes it a file of the run in out");
+        assert!(refused.err.contains(&said), "{}", refused.err);
+        assert!(!bench.path(name).exists());
+    }
+    let recover = [
+        "inspect",
+        "out/events.0001.mcap",
+        "--recover",
+        "out/copy.mcap",
+    ];
+    bench.run(&recover).ended_with(0);
+    fs::rename(bench.path("out/copy.mcap"), &part).expect("the copy is there");
+    let found = bench
+        .run(&["inspect", "out", "--json"])
+        .ended_with(0)
+        .document();
+    for key in [
+        "events",
+        "first_trigger",
+        "last_trigger",
+        "events_missing",
+        "condition",
+        "files",
+    ] {
+        assert_eq!(found[key], whole[key], "{key}");
+    }
+}
+
 #[test]
 fn the_file_that_spoils_a_directory_is_named() {
     let bench = Workbench::new();

@@ -104,7 +104,7 @@ def read(path: Union[str, os.PathLike[str]], *, format: Optional[str] = None) ->
     `FORMATS`; without it the ending of `path` says it.
 
     Raises ExportError for an unknown format, an ending of none, or two files of CSV that do not
-    belong together, KeyError if the file was not made by `export`.
+    belong together or are not whole, KeyError if the file was not made by `export`.
     """
     source = Path(path)
     name = format or format_of(source)

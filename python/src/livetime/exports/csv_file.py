@@ -9,6 +9,7 @@ no place here.
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +57,39 @@ class CsvWriter:
 def read(path: Path) -> ak.Array:
     """The columns of an exported pair of files; `path` is the one of the events.
 
-    Raises ExportError where an object is not of the event in its row.
+    Raises ExportError where an object is not of the event in its row, and for a file that was cut off
+    within a line or has a value that is none.
     """
-    events, objects = names(path)
-    with events.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows, of_objects = (_rows(file) for file in names(path))
+    try:
+        return _columns(path, rows, of_objects)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, ExportError):
+            raise
+        raise ExportError(f"{path}: a value is not as it was exported: {error}") from error
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file. One that was cut off within a line ends without the end of a line, and its last
+    number may be there with fewer digits."""
+    with path.open(newline="") as file:
+        text = file.read()
+    if not text.endswith("\n"):
+        raise ExportError(
+            f"{path}: the last line has no end, as of a file that was cut off; a line end is expected"
+        )
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def _columns(
+    path: Path, rows: list[dict[str, Any]], of_objects: list[dict[str, Any]]
+) -> ak.Array:
     whole: dict[str, Any] = {
         name: np.array([_number(row[name], kind) for row in rows], kind)
         for name, kind in FLAT.items()
     }
     missing = [[int(source) for source in row["missing_source"].split()] for row in rows]
     whole["missing_source"] = _lists(missing)
-    with objects.open(newline="") as file:
-        of_objects = list(csv.DictReader(file))
     counts = _object_counts(path, rows, of_objects)
     fields = {
         name: ak.unflatten(np.array([float(row[name]) for row in of_objects]), counts)
