@@ -99,8 +99,10 @@ pub struct BuilderConfig {
     /// Used with `credit_bytes` only. Smaller than the largest event, and buffers overflow; larger,
     /// and credits lie idle while events are built. Default 0.
     pub event_bytes: u64,
-    /// Longest silence of a living builder unit towards the event manager; 0, the default, where
-    /// a transport tells that a unit is gone (rings and sockets of one machine do).
+    /// Longest silence of a living builder unit towards the event manager,
+    /// [`BuilderConfig::HEARTBEAT_MIN`] to 30 min; 0, the default, where a transport tells that a unit
+    /// is gone (rings and sockets of one machine do). More often, and the event manager finds a
+    /// message at each look, and never is at rest.
     pub heartbeat: DurationNs,
     /// Silence after which a builder unit gets no new events. Default 300 ms. With `heartbeat`
     /// only.
@@ -148,6 +150,10 @@ impl Default for BuilderConfig {
 }
 
 impl BuilderConfig {
+    /// The shortest `heartbeat`: much longer than the event manager takes to read one, so that there
+    /// are looks at which it finds none.
+    pub const HEARTBEAT_MIN: DurationNs = DurationNs::MILLISECOND;
+
     /// The sources of a readout unit ordered by id: bit `n` of its masks is the `n`-th.
     ///
     /// # Panics
@@ -307,6 +313,18 @@ impl BuilderConfig {
         if self.heartbeat == DurationNs(0) {
             return;
         }
+        let most = DurationNs(3600 * DurationNs::SECOND.0);
+        let (least, longest) = (Self::HEARTBEAT_MIN, DurationNs(most.0 / 2));
+        if !(least..=longest).contains(&self.heartbeat) {
+            problems.push(Problem::new(
+                problem_code::LIVENESS,
+                format!("{path}.heartbeat"),
+                self.heartbeat,
+                format!("{}, or {least} to {longest}", DurationNs(0)),
+                "set it to a third of `suspect` or less, such as \"100 ms\"",
+            ));
+            return;
+        }
         for (key, value, least, help) in [
             (
                 "suspect",
@@ -321,7 +339,6 @@ impl BuilderConfig {
                 "set it to `suspect` or more",
             ),
         ] {
-            let most = DurationNs(3600 * DurationNs::SECOND.0);
             if !(least..=most).contains(&value) {
                 problems.push(Problem::new(
                     problem_code::LIVENESS,
@@ -566,7 +583,7 @@ mod tests {
     #[test]
     fn each_bad_value_is_reported_at_its_key() {
         type Change = fn(&mut BuilderConfig);
-        let cases: [(&str, &str, Change); 26] = [
+        let cases: [(&str, &str, Change); 28] = [
             ("B0101", "builder.readout_units[1]", |c| {
                 c.readout_units[1].clear();
             }),
@@ -616,6 +633,13 @@ mod tests {
             ("B0115", "builder.first_step[0]", |c| c.first_step = vec![2]),
             ("B0115", "builder.first_step", |c| {
                 (c.first_step, c.mode) = (vec![0], BuildMode::Push);
+            }),
+            ("B0113", "builder.heartbeat", |c| {
+                c.heartbeat = DurationNs(BuilderConfig::HEARTBEAT_MIN.0 - 1);
+            }),
+            ("B0113", "builder.heartbeat", |c| {
+                // Twice as much is more than a number of nanoseconds can say.
+                c.heartbeat = DurationNs(u64::MAX);
             }),
             ("B0113", "builder.suspect", |c| {
                 c.heartbeat = DurationNs(151_000_000)

@@ -156,13 +156,18 @@ impl SocketPair {
     /// Connects two sockets of a transport over the network.
     ///
     /// # Errors
-    /// What the system says; a congestion control that is not allowed is named with those that are.
+    /// What the system says, and what helps; a congestion control that is not allowed is named with
+    /// those that are.
     pub(crate) fn connect(transport: &BuilderTransport) -> io::Result<Self> {
         if transport.is_udp() {
-            let near = datagrams_at(Ipv4Addr::LOCALHOST.into())?;
-            let far = datagrams_at(Ipv4Addr::LOCALHOST.into())?;
-            near.connect(far.local_addr()?)?;
-            far.connect(near.local_addr()?)?;
+            let connect = || -> io::Result<_> {
+                let near = datagrams_at(Ipv4Addr::LOCALHOST.into())?;
+                let far = datagrams_at(Ipv4Addr::LOCALHOST.into())?;
+                near.connect(far.local_addr()?)?;
+                far.connect(near.local_addr()?)?;
+                Ok((near, far))
+            };
+            let (near, far) = connect().map_err(on_loopback)?;
             return Ok(Self {
                 ends: [near, far].map(PeerSocket::Datagrams),
                 congestion: None,
@@ -193,17 +198,9 @@ impl StreamPair {
     /// # Errors
     /// What the system says; a congestion control that is not allowed is named with those that are.
     pub(crate) fn connect(congestion: Option<&str>) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let near = TcpStream::connect(listener.local_addr()?)?;
-        // Another program may have come in between; it is sent away.
-        let far = loop {
-            let (far, from) = listener.accept()?;
-            if from == near.local_addr()? {
-                break far;
-            }
-        };
+        let ends = connected().map_err(on_loopback)?;
         let mut in_force = String::new();
-        for stream in [&near, &far] {
+        for stream in &ends {
             in_force = set_congestion(stream, congestion).map_err(|error| {
                 let name = congestion.unwrap_or_default();
                 let allowed = std::fs::read_to_string(ALLOWED_FILE).unwrap_or_default();
@@ -215,15 +212,62 @@ impl StreamPair {
             })?;
         }
         Ok(Self {
-            ends: [near, far],
+            ends,
             congestion: in_force,
         })
     }
 }
 
+/// Two connected streams on this machine.
+fn connected() -> io::Result<[TcpStream; 2]> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    loop {
+        let (far, from) = listener.accept()?;
+        // Another program may have come in between; it is sent away.
+        if from == near.local_addr()? {
+            return Ok([near, far]);
+        }
+    }
+}
+
+/// The system's reason with the address, and what helps where something of this machine is missing.
+fn on_loopback(error: io::Error) -> io::Error {
+    let help = match error.kind() {
+        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => {
+            "; no port may be free: end what holds them, or widen `net.ipv4.ip_local_port_range`"
+        }
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
+            "; the loopback device may be down: `ip link set lo up`"
+        }
+        _ => "",
+    };
+    let message = format!("{} on the loopback: {error}{help}", Ipv4Addr::LOCALHOST);
+    io::Error::new(error.kind(), message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_loopback_lacks_is_said_with_its_address_and_what_helps() {
+        for (kind, help) in [
+            (io::ErrorKind::NetworkUnreachable, "`ip link set lo up`"),
+            (io::ErrorKind::AddrInUse, "`net.ipv4.ip_local_port_range`"),
+            (
+                io::ErrorKind::AddrNotAvailable,
+                "`net.ipv4.ip_local_port_range`",
+            ),
+        ] {
+            let said = on_loopback(kind.into());
+            assert_eq!(said.kind(), kind);
+            let said = said.to_string();
+            for part in ["127.0.0.1", &io::Error::from(kind).to_string(), help] {
+                assert!(said.contains(part), "{said}");
+            }
+        }
+    }
 
     #[test]
     fn streams_for_which_no_congestion_control_is_named_do_not_take_that_of_the_system() {

@@ -17,7 +17,7 @@ use livetime_trigger::{
 };
 use livetime_wire::{RunNumber, SourceId, TaiNs, UnitId, UnitKind};
 
-pub use self::rules::ROLE_PLACEMENT;
+pub use self::rules::{ROLE_PLACEMENT, SHARED_PAGES};
 use crate::builder_transport::BuilderTransport;
 use crate::link::LinkTransport;
 use crate::packet_log::PacketLogConfig;

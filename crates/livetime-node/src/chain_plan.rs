@@ -283,45 +283,24 @@ impl ChainPlan {
             page_bytes: page_words * 4,
             huge_pages: HugePages::Prefer,
         };
-        let is_network = config.transport.is_network();
-        for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
-            let (pages, page_words) = readout_pages(config, ru.index);
-            let mut roles = vec![ru.to_string()];
-            if has_cards(config, ru.index) {
-                roles.insert(0, FRONT_END.to_owned());
-            }
-            if !is_network {
-                let groups = writers(config).map(|writer| BuildingGroup::of(config, writer.index));
-                roles.extend(groups.flat_map(|group| readers_of_events(config, group)));
-            }
+        let mut add = |key: PoolKey, (pages, page_words): (u32, u32)| {
             self.pools.push(PoolPlan {
-                key: PoolKey::Readout(ru.index),
+                key,
                 config: pool(pages, page_words),
-                roles,
+                roles: roles_of_pool(config, key),
             });
+        };
+        for ru in units(UnitKind::Readout, config.builder.readout_units.len()) {
+            add(PoolKey::Readout(ru.index), readout_pages(config, ru.index));
         }
         for bu in units(UnitKind::Builder, config.builder.builder_units.into()) {
-            if is_network {
-                let mut roles = vec![bu.to_string()];
-                let group = BuildingGroup::of(config, bu.index);
-                let readers = readers_of_events(config, group).into_iter();
-                roles.extend(readers.filter(|role| !role.starts_with(UnitKind::Builder.prefix())));
-                let (pages, page_words) = builder_pages(config);
-                self.pools.push(PoolPlan {
-                    key: PoolKey::Builder(bu.index),
-                    config: pool(pages, page_words),
-                    roles,
-                });
+            if config.transport.is_network() {
+                add(PoolKey::Builder(bu.index), builder_pages(config));
             }
         }
         for fu in units(UnitKind::Filter, config.builder.filter_units.into()) {
             if config.filter_transport.is_network() {
-                let (pages, page_words) = filter_pages(config, fu.index);
-                self.pools.push(PoolPlan {
-                    key: PoolKey::Filter(fu.index),
-                    config: pool(pages, page_words),
-                    roles: vec![fu.to_string()],
-                });
+                add(PoolKey::Filter(fu.index), filter_pages(config, fu.index));
             }
         }
     }
@@ -468,6 +447,50 @@ pub fn transport_of(config: &ChainConfig, (a, b): (UnitId, UnitId)) -> &BuilderT
         (Readout | EventManager | Builder, Readout | EventManager | Builder) => &config.transport,
         _ => &BuilderTransport::Shm,
     }
+}
+
+/// The roles that open a pool.
+fn roles_of_pool(config: &ChainConfig, key: PoolKey) -> Vec<String> {
+    let is_network = config.transport.is_network();
+    match key {
+        PoolKey::Readout(index) => {
+            let mut roles = vec![UnitId::readout(index).to_string()];
+            if has_cards(config, index) {
+                roles.insert(0, FRONT_END.to_owned());
+            }
+            if !is_network {
+                let groups = writers(config).map(|writer| BuildingGroup::of(config, writer.index));
+                roles.extend(groups.flat_map(|group| readers_of_events(config, group)));
+            }
+            roles
+        }
+        PoolKey::Builder(index) => {
+            let mut roles = vec![UnitId::builder(index).to_string()];
+            let group = BuildingGroup::of(config, index);
+            let readers = readers_of_events(config, group).into_iter();
+            roles.extend(readers.filter(|role| !role.starts_with(UnitKind::Builder.prefix())));
+            roles
+        }
+        PoolKey::Filter(index) => vec![UnitId::filter(index).to_string()],
+    }
+}
+
+/// The pool that most roles open, and those roles. Without a plan, which takes its time for each pair
+/// of thousands of units.
+pub(crate) fn fullest_pool(config: &ChainConfig) -> Option<(PoolKey, Vec<String>)> {
+    // All readout units have the same readers, and all builder units of a group. A filter unit's pool is
+    // its own.
+    let mut readout = 0..config.builder.readout_units.len() as u16;
+    let with_cards = readout.clone().find(|unit| has_cards(config, *unit));
+    let readout = with_cards.or(readout.next()).map(PoolKey::Readout);
+    let groups = match config.transport.is_network() {
+        true => config.builder.writers.max(1),
+        false => 0,
+    };
+    let builders = 0..groups.min(config.builder.builder_units);
+    let keys = readout.into_iter().chain(builders.map(PoolKey::Builder));
+    keys.map(|key| (key, roles_of_pool(config, key)))
+        .max_by_key(|(_, roles)| roles.len())
 }
 
 /// Roles of a group that read built events where its builder units have them: the writer and the

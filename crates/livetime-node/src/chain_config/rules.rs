@@ -7,14 +7,16 @@ use livetime_builder::PageDemand;
 use livetime_builder::problem_code::POOL_TOO_SMALL;
 use livetime_readout::LinkConfig;
 use livetime_shm::WaitStrategy;
+use livetime_shm::page_state::MAX_OWNERS;
 use livetime_store::problem_code::OUTPUT_LIMIT;
 use livetime_wire::event::EventHeader;
 use livetime_wire::message_datagram::PAYLOAD_WORDS_MAX;
-use livetime_wire::{ByteSize, Problem, ProblemCode};
+use livetime_wire::{ByteSize, Problem, ProblemCode, UnitKind};
 
 use super::{ChainConfig, DataLinkConfig};
 use crate::builder_transport::BuilderTransport;
-use crate::chain_plan::event_buffer_bytes;
+use crate::chain_plan::{PoolKey, event_buffer_bytes, fullest_pool};
+use crate::role_ends::unit_of;
 
 /// Links of one readout unit must have pages of one size.
 const MIXED_PAGES: ProblemCode = ProblemCode::new(
@@ -58,6 +60,11 @@ pub const ROLE_PLACEMENT: ProblemCode = ProblemCode::new("R0102", "roles and wor
 const WORKER_CORE: ProblemCode = ProblemCode::new("R0103", "worker on a core that is not there");
 /// A worker without a name that its thread can have.
 const WORKER_NAME: ProblemCode = ProblemCode::new("R0105", "worker has no name of its own");
+/// More processes than can share the pages of a unit.
+pub const SHARED_PAGES: ProblemCode = ProblemCode::new(
+    "R0107",
+    "more processes read the pages of a unit than can have them open",
+);
 
 /// Bytes that the name of a worker may have.
 const WORKER_NAME_BYTES_MAX: usize = 64;
@@ -83,6 +90,56 @@ impl ChainConfig {
         problems.extend(self.check_output());
         problems.extend(self.check_workers(cores));
         problems
+    }
+
+    /// Whether the pages of each unit can be shared where each role is a process of its own;
+    /// `filters_path` is the key of the number of filter units.
+    pub fn check_processes(&self, filters_path: &str) -> Option<Problem> {
+        let (pool, roles) = fullest_pool(self)?;
+        // Whoever makes the pages has them open as well.
+        let open = roles.len() + 1;
+        if open <= MAX_OWNERS {
+            return None;
+        }
+        let (filters, builders) = (self.builder.filter_units, self.builder.builder_units);
+        let writers = self.builder.writers.max(1);
+        let readers = [
+            (UnitKind::Filter, filters_path, filters),
+            (UnitKind::Builder, "builder.builder_units", builders),
+            (UnitKind::Writer, "store.writers", writers),
+        ]
+        .map(|(kind, path, units)| {
+            let is_of = |role: &&String| unit_of(role).is_some_and(|unit| unit.kind == kind);
+            (roles.iter().filter(is_of).count(), kind, path, units)
+        });
+        let (count, kind, path, units) = readers.into_iter().max_by_key(|(count, ..)| *count)?;
+        let others: Vec<&str> = (roles.iter().map(String::as_str))
+            .filter(|role| unit_of(role).is_none_or(|unit| unit.kind != kind))
+            .collect();
+        // A builder unit's pages are read by the filter units of its group alone.
+        let groups = match pool {
+            PoolKey::Builder(_) => usize::from(writers),
+            _ => 1,
+        };
+        let most = MAX_OWNERS.saturating_sub(open - count) * groups;
+        let allowed = match most {
+            0 => format!("fewer: {MAX_OWNERS} processes can"),
+            most => format!(
+                "at most {most}: {MAX_OWNERS} processes can, of which {} and the one that makes them are \
+                 others",
+                some_of(&others)
+            ),
+        };
+        let help = match kind {
+            UnitKind::Filter => {
+                "lower it, or set `transport = \"tcp\"` under `[filter]`: a filter unit then opens no pages \
+                 but its own"
+            }
+            _ => "lower it, or set `transport = \"tcp\"` under `[builder]`",
+        };
+        let found =
+            format!("{units}, so that {open} processes would have the pages of {pool} open");
+        Some(Problem::new(SHARED_PAGES, path, found, allowed, help))
     }
 
     fn check_pages(&self, link_path: &impl Fn(usize) -> String) -> Vec<Problem> {

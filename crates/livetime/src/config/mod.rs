@@ -36,11 +36,12 @@ use document::Quantity;
 pub(crate) use host_section::HostConfig;
 pub(crate) use host_section::{HostLauncher, HostTable};
 use livetime_node::ChainSpill;
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use named_files::UnreadEvents;
 use run_config::Reading;
 pub(crate) use run_config::{Overrides, RunConfig};
 pub(crate) use run_fault::{RunFault, parse_fault, sort_faults};
-pub(crate) use run_notes::{making_note, memory_note, run_notes};
+pub(crate) use run_notes::{making_note, memory_note, processes_note, run_notes};
 pub(crate) use scenario::{
     LoadedScenario, ScenarioOverrides, is_scenario, load_scenario, parse_bit_rate, read_scenario,
 };
@@ -111,7 +112,7 @@ pub(crate) fn judge_with_files(
 /// The text of a file that people wrote. The mark of its encoding, which some editors put in front, is
 /// no part of it: a line that is put before the text would have it in its middle.
 fn read_marked(path: &Path) -> std::io::Result<String> {
-    let mut text = std::fs::read_to_string(path)?;
+    let mut text = plain_file::read_text_from_any(path, TEXT_BYTES_MAX)?;
     if text.starts_with('\u{feff}') {
         drop(text.drain(..'\u{feff}'.len_utf8()));
     }

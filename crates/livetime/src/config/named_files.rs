@@ -3,12 +3,13 @@
 //! All of them begin at the working directory. What is wrong with one is a problem at its key, to be
 //! said with those of the configuration itself.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use livetime_node::link::{LinkTransport, check_frames_file};
 use livetime_node::{ChainConfig, FilterConfig};
+use livetime_shm::plain_file;
 use livetime_source::RecordedEvents;
 use livetime_wire::{Problem, SourceId};
 
@@ -77,9 +78,11 @@ impl NamedFiles {
         let Some((key, path)) = &self.events else {
             return Ok(None);
         };
-        let opened = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
-            true => Err(io::ErrorKind::IsADirectory.into()),
-            false => Ok(()),
+        // A pipe, whose writer would go away again, is opened only when it is read.
+        let opened = fs::metadata(path).and_then(|there| match there.file_type() {
+            kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            kind if kind.is_file() => File::open(path).map(drop),
+            _ => Ok(()),
         });
         if let (Some(key), Err(error)) = (key, opened) {
             let found = format!("{}: {error}", path.display());
@@ -146,11 +149,10 @@ fn frames_note(path: &Path, source: SourceId) -> Result<Option<String>, String> 
 }
 
 fn filter_problem(file: &Path) -> Option<Problem> {
-    let opened = File::open(file).and_then(|file| file.metadata());
-    let reason = match opened {
-        Ok(found) if found.is_file() => return None,
-        Ok(_) => "it is no file".to_owned(),
-        Err(error) => error.to_string(),
+    let error = plain_file::open(file, OpenOptions::new().read(true)).err()?;
+    let reason = match error.kind() {
+        io::ErrorKind::IsADirectory => "it is no file".to_owned(),
+        _ => error.to_string(),
     };
     let found = format!("{}: {reason}", file.display());
     Some(problem("filter.python", found, EVENTS_HELP))

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use livetime_builder::BuilderConfig;
 use livetime_builder::problem_code::{FIRST_STEP, SUBFARMS, TOO_MANY_SOURCES, WRITERS};
-use livetime_node::chain_config::ROLE_PLACEMENT;
+use livetime_node::chain_config::{ROLE_PLACEMENT, SHARED_PAGES};
 use livetime_node::chain_plan::FRONT_END;
 use livetime_node::link::LinkTransport;
 use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
@@ -28,7 +28,7 @@ use super::filter_section::{FilterTable, read_filter};
 use super::host_section::{HostTable, KnownRoles, ROLE_NUMBERS, read_hosts};
 use super::link_section::{LinkTable, place_links, read_links, units_of};
 use super::named_files::NamedFiles;
-use super::problem_code::{FORMAT, LINK_KIND, LINK_TARGET, SOURCE_ID_TWICE, UNIT_GAP};
+use super::problem_code::{FORMAT, LINK_KIND, LINK_TARGET, NAMED_FILE, SOURCE_ID_TWICE, UNIT_GAP};
 use super::render::place;
 use super::source_section::read_source;
 use super::store_section::{StoreTable, read_store};
@@ -49,6 +49,7 @@ pub(crate) struct Overrides {
     pub(crate) rate: Option<RateHz>,
     pub(crate) events: Option<PathBuf>,
     pub(crate) paused: bool,
+    pub(crate) processes: bool,
 }
 
 impl Overrides {
@@ -166,7 +167,12 @@ fn read_root(
     let (processes, are_threads) = (workers.processes, workers.are_threads);
     chain.workers = workers.workers_of(&chain, cores.len());
     let data_key = |index: usize| keys.data_links.get(index).cloned().unwrap_or_default();
-    let between_parts = chain.validate(cores, &keys.trigger_link, data_key);
+    let mut between_parts = chain.validate(cores, &keys.trigger_link, data_key);
+    // Filter units that join a run are processes, and so are all roles with hosts.
+    let joins = on_loss.filters_at_start.is_some();
+    if processes || overrides.processes || joins || !hosts.hosts.is_empty() {
+        between_parts.extend(chain.check_processes(filters_key(&on_loss)));
+    }
     keys.report(findings, of_parts, between_parts);
     hosts.check(&chain, keys.known_roles(findings), findings);
     check_readout_return(&chain, &on_loss, findings);
@@ -336,6 +342,14 @@ impl ChainParts {
     }
 }
 
+/// The key that says how many filter units there may be.
+pub(super) fn filters_key(policy: &LossPolicy) -> &'static str {
+    match policy.filters_at_start {
+        Some(_) => "filter.units_max",
+        None => "filter.units",
+    }
+}
+
 /// Refuses that another takes the place of a readout unit whose links cannot begin again.
 fn check_readout_return(chain: &ChainConfig, policy: &LossPolicy, findings: &Findings) {
     let is_file = |link: &DataLinkConfig| matches!(link.transport, LinkTransport::File { .. });
@@ -379,6 +393,15 @@ fn read_run(root: &mut Section<'_, '_>, source: &mut SourceConfig) -> PathBuf {
     }
     if let Some(path) = run.plain_text("directory") {
         directory = PathBuf::from(path);
+        if directory.as_os_str().is_empty() {
+            run.report(Problem::new(
+                NAMED_FILE,
+                "run.directory",
+                "\"\"",
+                "the path of a directory",
+                "leave the key out for \"runs\", or write \".\" for where the program is started",
+            ));
+        }
     }
     run.finish();
     directory
@@ -466,7 +489,8 @@ impl WrittenKeys {
     /// Reports what the cores found, on the written keys and without what has been said.
     fn report(&self, findings: &Findings, of_parts: Vec<Problem>, between_parts: Vec<Problem>) {
         let links_misplaced = self.are_links_misplaced(findings);
-        let roles_known = self.known_roles(findings).ids;
+        let known = self.known_roles(findings);
+        let roles_known = known.ids;
         let steps_misnamed = (of_parts.iter())
             .any(|problem| problem.code == FIRST_STEP && problem.path.ends_with(']'));
         for problem in of_parts {
@@ -488,7 +512,8 @@ impl WrittenKeys {
         let is_said = |problem: &Problem| {
             findings.has_problem_at(&problem.path)
                 || follows(problem, findings)
-                || (!roles_known && problem.code == ROLE_PLACEMENT)
+                || (!roles_known && [ROLE_PLACEMENT, SHARED_PAGES].contains(&problem.code))
+                || (!known.transports && problem.code == SHARED_PAGES)
         };
         let new: Vec<Problem> = placed.filter(|problem| !is_said(problem)).collect();
         new.into_iter().for_each(|problem| findings.report(problem));

@@ -8,6 +8,7 @@ use livetime_node::{ChainConfig, FilterConfig};
 use livetime_wire::{ByteSize, DurationNs};
 
 use super::RunConfig;
+use super::run_config::filters_key;
 
 /// So much memory takes noticeably long to make.
 const MAKING_SAID: ByteSize = ByteSize(1 << 30);
@@ -62,6 +63,15 @@ pub(crate) fn memory_note(config: &RunConfig) -> Option<String> {
     Some(format!(
         "pages, rings and tables take {needed} or more, and {there}: `run` refuses that here (`livetime explain {}`)",
         MEMORY.code
+    ))
+}
+
+/// That roles that are threads here cannot be processes.
+pub(crate) fn processes_note(config: &RunConfig) -> Option<String> {
+    let problem = config.chain.check_processes(filters_key(&config.on_loss))?;
+    Some(format!(
+        "`run --processes` refuses this: `{}` is {}, allowed are {} (`livetime explain {}`)",
+        problem.path, problem.found, problem.allowed, problem.code.code
     ))
 }
 

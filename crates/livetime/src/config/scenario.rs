@@ -17,6 +17,7 @@ use livetime_fabric::flit::FlitConfig;
 use livetime_fabric::network::topology::{Graph, GraphProblem, NODES_MAX, Wiring};
 use livetime_fabric::network::{Arrival, Load, Pattern, SizeLaw, Traffic};
 use livetime_fabric::scenario::{DURATION_MAX, Level, Scenario, ShiftOrder, TopologyChoice};
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_wire::quantity::QuantityError;
 use livetime_wire::{BitRate, ByteSize, DurationNs, Problem, RateHz};
 use toml::de::DeTable;
@@ -451,7 +452,7 @@ impl Reader<'_> {
         let name = section.text(key)?;
         let path = self.folder.join(&name);
         self.files.borrow_mut().push(path.clone());
-        match std::fs::read_to_string(path) {
+        match plain_file::read_text_from_any(&path, TEXT_BYTES_MAX) {
             Ok(text) => Some(text),
             Err(error) => {
                 let found = format!("\"{name}\" ({error})");

@@ -293,3 +293,96 @@ fn misplaced_roles_are_listed_shortly() {
     ];
     assert_eq!(found, expected);
 }
+
+/// A problem with the chain as processes: the key, what is found and what is allowed.
+fn problem_of_processes(change: impl FnOnce(&mut ChainConfig)) -> Option<(String, String, String)> {
+    let mut config = config();
+    change(&mut config);
+    let problem = config.check_processes("filter.units");
+    problem.map(|problem| {
+        assert_eq!(problem.code, SHARED_PAGES);
+        (problem.path, problem.found, problem.allowed)
+    })
+}
+
+/// What is checked is what the plan opens: the roles of each pool and the process that makes it.
+fn opened_by_most(config: &ChainConfig) -> usize {
+    let plan = ChainPlan::new(config);
+    let roles = plan.pools.iter().map(|pool| pool.roles.len());
+    roles.max().map_or(0, |roles| roles + 1)
+}
+
+#[test]
+fn as_processes_there_are_as_many_units_as_can_open_their_pages() {
+    type Change = fn(&mut ChainConfig);
+    let tcp = || BuilderTransport::Tcp { congestion: None };
+    let cases: [(Change, Change, &str); 4] = [
+        // All in shared memory.
+        (
+            |c| c.builder.filter_units = 26,
+            |c| c.builder.filter_units = 27,
+            "filter.units",
+        ),
+        // Each writer takes a place.
+        (
+            |c| (c.builder.filter_units, c.builder.writers) = (25, 2),
+            |c| (c.builder.filter_units, c.builder.writers) = (26, 2),
+            "filter.units",
+        ),
+        // Builder units send events on to filter units.
+        (
+            |c| c.builder.builder_units = 26,
+            |c| c.builder.builder_units = 27,
+            "builder.builder_units",
+        ),
+        // Filter units read the pages of the builder units of their group.
+        (
+            |c| (c.builder.filter_units, c.builder.writers) = (54, 2),
+            |c| (c.builder.filter_units, c.builder.writers) = (55, 2),
+            "filter.units",
+        ),
+    ];
+    for (index, (good, bad, key)) in cases.into_iter().enumerate() {
+        let network = |config: &mut ChainConfig| match index {
+            2 => config.filter_transport = tcp(),
+            3 => config.transport = tcp(),
+            _ => {}
+        };
+        let with = |change: Change| {
+            move |config: &mut ChainConfig| {
+                network(config);
+                change(config);
+                let is_full = opened_by_most(config) > MAX_OWNERS;
+                assert_eq!(is_full, config.check_processes("").is_some(), "{index}");
+            }
+        };
+        assert_eq!(problem_of_processes(with(good)), None, "{index}");
+        let (path, found, allowed) = problem_of_processes(with(bad)).expect("one too many");
+        assert_eq!(path, key);
+        assert!(found.contains("31 processes"), "{found}");
+        let most = [26, 25, 26, 54][index];
+        let most = format!("at most {most}: 30 processes");
+        assert!(allowed.starts_with(&most), "{allowed}");
+    }
+}
+
+#[test]
+fn where_all_is_sent_any_number_of_processes_will_do() {
+    let problem = problem_of_processes(|config| {
+        let tcp = BuilderTransport::Tcp { congestion: None };
+        (config.transport, config.filter_transport) = (tcp.clone(), tcp);
+        (config.builder.builder_units, config.builder.filter_units) = (100, 1000);
+        assert!(opened_by_most(config) <= MAX_OWNERS);
+    });
+    assert_eq!(problem, None);
+}
+
+#[test]
+fn with_too_many_of_all_readers_no_number_is_said_to_be_allowed() {
+    let problem = problem_of_processes(|config| {
+        (config.builder.filter_units, config.builder.writers) = (40, 30);
+    });
+    let (path, _, allowed) = problem.expect("both are too many");
+    assert_eq!(path, "filter.units");
+    assert!(allowed.starts_with("fewer: 30 processes"), "{allowed}");
+}

@@ -618,6 +618,7 @@ fn options_replace_the_values_of_the_file() {
         events: Some(PathBuf::from("other.csv")),
         lossless: false,
         paused: true,
+        processes: true,
     });
     let source = &all.chain.source;
     assert_eq!((source.seed, source.triggers.arrival.rate.0), (5, 50.0));

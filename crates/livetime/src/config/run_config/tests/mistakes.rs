@@ -544,3 +544,40 @@ fn limits_are_said_in_the_units_of_their_key() {
     let problem = read_plain(&spot).problems.pop().expect("half a um");
     assert!(problem.allowed.contains("in whole um"), "{problem:?}");
 }
+
+#[test]
+fn a_directory_without_a_name_is_none() {
+    let empty = format!("{LEAST}[run]\ndirectory = \"\"\n");
+    assert_eq!(problems(&empty), each([("C0109", "run.directory")]));
+}
+
+/// With one the event manager finds at each look, neither it nor the end of a run comes to rest.
+#[test]
+fn a_heartbeat_is_not_shorter_than_a_look_at_the_messages() {
+    let with =
+        |heartbeat: &str| problems(&format!("{LEAST}[builder]\nheartbeat = \"{heartbeat}\"\n"));
+    for wrong in ["1 ns", "20 us", "999 us", "1 h", "584 years"] {
+        let found = with(wrong);
+        assert_eq!(found.len(), 1, "{wrong}: {found:?}");
+        assert_eq!(found[0].1, "builder.heartbeat", "{wrong}");
+    }
+    for right in ["0 ns", "1 ms", "150 ms"] {
+        assert_eq!(with(right), [], "{right}");
+    }
+}
+
+/// What cannot be read is not taken for shared memory.
+#[test]
+fn processes_are_not_counted_where_it_is_not_known_what_they_share() {
+    let with = |keys: &str| {
+        problems(&format!(
+            "{LEAST}[filter]\nunits = 27\n{keys}\n[workers]\nprocesses = true\n"
+        ))
+    };
+    assert_eq!(with(""), each([("R0107", "filter.units")]));
+    assert_eq!(with("transport = \"tcp\""), []);
+    assert_eq!(
+        with("transport = \"tpc\""),
+        each([("C0005", "filter.transport")])
+    );
+}
