@@ -10,6 +10,7 @@ mod memory_copy;
 mod ping_pong;
 mod poll_gaps;
 mod samples;
+mod two_threads;
 
 use std::io;
 
@@ -24,6 +25,7 @@ pub use samples::Samples;
 
 use crate::affinity::PlacementError;
 use crate::page_pool::PageError;
+use crate::system_limit::with_limit;
 
 /// Why a floor could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +61,9 @@ pub enum FloorError {
     /// A measuring thread ended by a panic.
     #[error("a measuring thread panicked")]
     Thread,
+    /// The system gives no thread to measure with.
+    #[error("cannot start a measuring thread: {}", with_limit(.0))]
+    NoThread(io::Error),
 }
 
 impl FloorError {

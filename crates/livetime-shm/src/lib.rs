@@ -1,8 +1,8 @@
 //! Memory shared between threads and processes, and the raw machine.
 //!
 //! Page pools and rings through which data moves without copies or locks, the ways to wait for
-//! it, to notice that a peer has died, to place threads, to read clocks, and to measure what the
-//! bare machine can do. It knows nothing about fragments, triggers or events, and depends on no
+//! it, to notice that a peer has died, to place threads, to read clocks, to open small files without
+//! waiting, and to measure what the bare machine can do. It knows nothing about fragments, triggers or events, and depends on no
 //! other crate of the project. Start with [`page_pool`] and [`ring`](mod@ring), then
 //! [`wait`] and [`peer`].
 //!
@@ -28,6 +28,7 @@ pub mod mapping;
 pub mod page_pool;
 pub mod page_state;
 pub mod peer;
+pub mod plain_file;
 pub mod prefetch;
 pub mod process_id;
 pub mod record_ring;
@@ -35,6 +36,7 @@ pub mod ring;
 pub mod ring_region;
 pub mod shared_words;
 mod socket_bell;
+mod system_limit;
 pub mod tai_offset;
 pub mod wait;
 pub mod wake_descriptor;
@@ -62,5 +64,6 @@ pub use record_ring::{
 pub use ring::{Consumer, Producer, PushError, RingConfig, RingFault, Side};
 pub use ring_region::{RingError, RingRegion, heap_ring, open_consumer, open_producer, ring};
 pub use shared_words::{SharedWords, WordsError};
+pub use system_limit::{limit_of_files, with_limit};
 pub use wait::{WaitCounts, WaitStrategy, Waiter};
 pub use wake_descriptor::{WakeGroup, WakeSource, WakeUp, Waker, wake_pair};

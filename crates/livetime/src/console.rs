@@ -9,6 +9,7 @@
 pub(crate) mod readers;
 mod talk;
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::Display;
 use std::fs::File;
@@ -29,11 +30,38 @@ fn begin_talk() -> io::Result<()> {
     // Not by the lock of the standard library, for which a panic would wait.
     let mut out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let thread = std::thread::Builder::new().name("talk".to_owned());
-    let talk = TALK.get_or_init(Talk::new);
-    thread.spawn(move || talk.write_all(&mut out)).map(drop)
+    thread.spawn(move || talk().write_all(&mut out))?;
+    // Only now: without the thread nobody would hear why.
+    talk();
+    Ok(())
 }
 
-fn put(said: Said) {
+fn talk() -> &'static Talk {
+    TALK.get_or_init(Talk::new)
+}
+
+/// A text whose control characters do nothing to a terminal, such as those of a path; lines and tabs stay.
+/// Within a string of JSON it is the same text.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut harmless = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_harmful(c) {
+            true => harmless += &format!("\\u{:04x}", u32::from(c)),
+            false => harmless.push(c),
+        }
+    }
+    harmless.into()
+}
+
+fn put(mut said: Said) {
+    let (Said::Talk(text) | Said::Progress(text) | Said::Screen(text)) = &mut said;
+    if let Cow::Owned(harmless) = harmless(text) {
+        *text = harmless;
+    }
     match TALK.get() {
         Some(talk) => talk.put(said),
         None => {
@@ -55,6 +83,15 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// As [`with_causes`], and what is to be done where a limit on open files is behind it.
+pub(crate) fn with_remedy(error: &(dyn Error + 'static)) -> String {
+    let text = with_causes(error);
+    match livetime_shm::limit_of_files(error) {
+        Some(limit) if !text.contains(limit) => format!("{text}; {limit}"),
+        _ => text,
+    }
 }
 
 /// Prints a line of talk; nobody may be listening.
@@ -85,12 +122,15 @@ pub(crate) fn flush_for(longest: std::time::Duration) {
 /// When it cannot be written for another reason, such as a full disk.
 pub(crate) fn print(text: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    outcome_of(write!(out, "{text}").and_then(|()| out.flush()))
+    let text = text.to_string();
+    let written = out.write_all(harmless(&text).as_bytes());
+    outcome_of(written.and_then(|()| out.flush()))
 }
 
 /// As [`print()`], in parts, each of which is noted when it is written.
 fn print_parts(text: &str, mut note: impl FnMut()) -> io::Result<()> {
     let mut out = io::stdout().lock();
+    let text = harmless(text);
     let mut parts = text.as_bytes().chunks(PART_BYTES);
     let written = parts.try_for_each(|part| {
         out.write_all(part)?;
@@ -128,6 +168,25 @@ mod tests {
         what: &'static str,
         #[source]
         cause: Option<Box<Failed>>,
+    }
+
+    #[test]
+    fn control_characters_are_shown_and_not_obeyed() {
+        assert_eq!(harmless("a\tb\n\u{e9}"), "a\tb\n\u{e9}");
+        let shown = harmless("a\u{1b}[31mb\u{7f}\u{9b}2J");
+        assert_eq!(shown, r"a\u001b[31mb\u007f\u009b2J");
+        let document = serde_json::to_string("a\u{9b}2J").expect("a string");
+        let read: String = serde_json::from_str(&harmless(&document)).expect("a string");
+        assert_eq!(read, "a\u{9b}2J");
+    }
+
+    #[test]
+    fn a_limit_on_open_files_is_named_once() {
+        let error = std::io::Error::from_raw_os_error(24);
+        let said = with_remedy(&error);
+        assert_eq!(said.matches("`ulimit -n`").count(), 1, "{said}");
+        let other = std::io::Error::other(said.clone());
+        assert_eq!(with_remedy(&other), said);
     }
 
     #[test]

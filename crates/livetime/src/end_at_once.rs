@@ -15,15 +15,19 @@ use crate::console::say;
 use crate::ending_signal::{ending_signals, is_hang_up};
 use crate::run_control::{Order, RunControl};
 
-/// What asks for it, from now on: signals, and orders if the run takes any.
+/// The signals that ask for it, from now on: before a run has anything that it would leave behind.
 ///
 /// # Errors
 /// When the system does not pass signals on.
-pub(crate) fn ask(control: Weak<RunControl>) -> io::Result<AskEnd> {
-    // Of its own: each of them gets all signals.
-    let mut signals = Signals::new(ending_signals())?;
+pub(crate) fn signals() -> io::Result<Signals> {
+    // Of their own: each of them gets all signals.
+    Signals::new(ending_signals())
+}
+
+/// What asks for it: these signals, and orders if the run takes any.
+pub(crate) fn ask(mut signals: Signals, control: Weak<RunControl>) -> AskEnd {
     let mut is_in_order = false;
-    Ok(Box::new(move || {
+    Box::new(move || {
         let mut is_wanted = false;
         for signal in signals.pending() {
             // The first ends the run in order, which the watch does when it has the time.
@@ -36,7 +40,7 @@ pub(crate) fn ask(control: Weak<RunControl>) -> io::Result<AskEnd> {
             say("\nstopping: the run ends at once");
         }
         is_wanted || is_ordered
-    }))
+    })
 }
 
 /// What asks, while a run is ended by force, whether its waits are to be cut short: a signal from now on,

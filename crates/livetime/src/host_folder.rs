@@ -3,9 +3,11 @@
 //! One that is killed leaves its folder behind. A lock on a file in it, which the system drops with the
 //! process, says whether its host lives; the next host on the machine removes what has none.
 
-use std::fs::{self, DirEntry, File, TryLockError};
+use std::fs::{self, DirEntry, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use livetime_shm::plain_file;
 
 /// How its name begins.
 const PREFIX: &str = "livetime-";
@@ -37,7 +39,9 @@ impl HostFolder {
         remove_left(&std::env::temp_dir(), LEFT_AFTER);
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         fs::create_dir_all(&path).map_err(failed)?;
-        let lock = File::create(path.join(LOCK)).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true);
+        let lock = plain_file::open_unlinked(&path.join(LOCK), options).map_err(failed)?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => Err(format!(
                 "it is there already on this machine: {} is in use",
@@ -61,7 +65,9 @@ fn remove_left(folder: &Path, age: Duration) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| is_of_host(entry, age)) {
         let path = entry.path();
-        let Ok(lock) = File::open(path.join(LOCK)) else {
+        // Anybody may have put it there: a pipe would keep this host waiting.
+        let lock = plain_file::open_unlinked(&path.join(LOCK), OpenOptions::new().read(true));
+        let Ok(lock) = lock else {
             continue;
         };
         if lock.try_lock().is_ok() {
@@ -106,7 +112,11 @@ mod tests {
             made("livetime-0123-far", true),
             made("livetime-0123456789abcdef-", true),
             made("other-0123456789abcdef-far", true),
+            made("livetime-0123456789abcdef-pipe", false),
         ];
+        let both = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, others[4].join(LOCK), kind, both, 0).expect("ours");
         let path = folder.path().join("livetime-0123456789abcdef-near");
         let lives = HostFolder::create(path.clone()).expect("it is ours");
         remove_left(folder.path(), LEFT_AFTER);

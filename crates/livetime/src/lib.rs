@@ -21,6 +21,7 @@ mod host_folder;
 #[cfg(feature = "cluster")]
 mod host_launch;
 mod machine_check;
+mod option_values;
 mod output_place;
 mod packet_account;
 mod run_control;
@@ -107,7 +108,7 @@ pub fn run_program(extensions: impl Into<Extensions>) -> ExitCode {
     exit::report_panics_as_bugs();
     ending_signal::outlive_file_limit();
     extensions::offer(extensions.into());
-    match CommandLine::parse().verb {
+    match option_values::parse_command_line::<CommandLine>().verb {
         Verb::Run(options) => run::run(&options),
         Verb::Sim(options) => sim::run(&options),
         Verb::Role(options) => role::run(&options),

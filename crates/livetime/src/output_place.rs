@@ -2,11 +2,12 @@
 //! it, and the writing, of the whole or of nothing.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use livetime_node::run_file::{LOOK_AT_DISK, is_without_room};
+use livetime_shm::plain_file::{self, PlainFileError};
 
 use crate::console::say;
 
@@ -206,6 +207,19 @@ pub(crate) fn write_when_room(
     }
 }
 
+fn is_no_plain_file(error: &io::Error) -> bool {
+    error
+        .get_ref()
+        .is_some_and(|error| error.is::<PlainFileError>())
+}
+
+/// Removes a file that was made here and could not be written to its end, such as on a full disk: a part
+/// of a result is none, and is in the way of the next try.
+pub(crate) fn remove_unfinished(path: &Path) {
+    // What cannot be removed stays, and the error of the writing says why it is not whole.
+    let _stays = fs::remove_file(path);
+}
+
 fn write_now(path: &Path, contents: &[u8]) -> io::Result<()> {
     let is_plain = fs::symlink_metadata(path).map_or(true, |there| there.is_file());
     let beside = path.file_name().filter(|_| is_plain).map(|name| {
@@ -214,8 +228,16 @@ fn write_now(path: &Path, contents: &[u8]) -> io::Result<()> {
         path.with_file_name(fresh)
     });
     if let Some(fresh) = beside {
-        let written = fs::write(&fresh, contents).and_then(|()| fs::rename(&fresh, path));
-        match written {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true);
+        let opened = plain_file::open(&fresh, options);
+        let written = opened.and_then(|mut file| file.write_all(contents));
+        match written.and_then(|()| fs::rename(&fresh, path)) {
+            // A pipe, whose reader would be waited for: it is somebody else's.
+            Err(error) if is_no_plain_file(&error) => {
+                let named = format!("{}: {error}", fresh.display());
+                return Err(io::Error::new(error.kind(), named));
+            }
             // A file may be ours in a folder that is not.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             Err(error) => {
@@ -369,5 +391,19 @@ mod tests {
         assert!(link.is_symlink());
         let full = write(Path::new("/dev/full"), "fifth").unwrap_err();
         assert!(full.starts_with("cannot write /dev/full: "), "{full}");
+    }
+
+    #[test]
+    fn a_pipe_where_a_file_is_written_before_it_takes_its_place_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("page.html.new");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let said = write(&folder.path().join("page.html"), "x").unwrap_err();
+        assert!(
+            said.ends_with("page.html.new: no plain file but a pipe"),
+            "{said}"
+        );
+        assert!(pipe.exists() && !folder.path().join("page.html").exists());
     }
 }

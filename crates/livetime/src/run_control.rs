@@ -1,10 +1,10 @@
 //! Orders to a run that goes on: lines over a socket in its directory.
 //!
-//! The run looks at the socket between its other duties, takes one line a connection and answers
-//! with one. `livetime steer` is the other end, or any program; what an order does is said in
-//! [`crate::run_watch`].
+//! The run looks at the socket between its other duties and never waits for whoever is at the other end:
+//! it takes what has come, a line each, and answers each with a line ([`connection`]). Those who have
+//! connected beyond [`CONNECTIONS_MAX`] take the places of those who are silent. `livetime steer` is the
+//! other end, or any program; what an order does is said in [`crate::run_watch`].
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -12,27 +12,33 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use livetime_node::role_ends::unit_of;
 use livetime_store::RunNote;
-use livetime_store::run_note::NOTE_BYTES_MAX;
 use livetime_wire::{RunNs, UnitId, UnitKind};
+
+mod connection;
+
+use connection::{Connection, LINE_MAX};
 
 /// Name of the socket in a run directory.
 pub(crate) const SOCKET: &str = "control";
-/// How long a connection may take to say its line.
-const PATIENCE: Duration = Duration::from_millis(200);
 /// How long the run may take to do what it is told.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
-/// Orders that may wait for their turn.
-const WAITING_MAX: usize = 64;
+/// Connections at a time, and those taken at one look: more than people and programs that steer one run.
+/// Of each a line and an answer are held.
+const CONNECTIONS_MAX: usize = 32;
 /// Orders taken at one look.
 const ORDERS_PER_LOOK: usize = 4;
-/// Longest line: a note, and some.
-const LINE_MAX: u64 = NOTE_BYTES_MAX as u64 + 256;
-/// What is read of more than a line, and dropped.
-const BEYOND_MAX: u64 = 1 << 20;
+/// Reads from one connection at one look: of the rest of a line that is too long there are several.
+const READS_PER_LOOK: usize = 16;
+/// Reads of what a connection has said in vain when it is closed: more than its socket holds.
+const READS_AT_CLOSE: usize = 256;
+/// How long answers may take that a run still owes when it has ended, all of them together.
+const LAST_PATIENCE: Duration = Duration::from_millis(200);
+/// Between two looks at those.
+const LAST_LOOK: Duration = Duration::from_millis(2);
 /// How orders are written.
 const FORM: &str = "orders are `status`, `pause`, `resume`, `stop`, `abort`, `note TEXT`, \
                     `filter add`, `filter remove` and `filter remove fu1`";
@@ -62,14 +68,28 @@ pub(crate) enum Order {
 pub(crate) struct RunControl {
     listener: UnixListener,
     path: PathBuf,
-    /// Orders that were read while an end at once was looked for.
-    waiting: Mutex<VecDeque<Asked>>,
+    clients: Mutex<Clients>,
+    /// The time by which connections are held to their limits.
+    now: fn() -> Instant,
 }
 
-/// Who has said a line, and the order in it.
-struct Asked {
+/// Who has connected, the first first.
+#[derive(Default)]
+struct Clients {
+    connected: Vec<Client>,
+    /// How many have connected, which is the number of the next one.
+    number: u64,
+    /// Orders that were said.
+    orders: u64,
+}
+
+/// One of them.
+struct Client {
+    number: u64,
     stream: UnixStream,
-    order: Result<Order, String>,
+    connection: Connection,
+    /// The place of its order among all: that of the first comes first.
+    place: Option<u64>,
 }
 
 /// A path to the socket that is short however long that of the directory is.
@@ -95,56 +115,40 @@ impl RunControl {
         Ok(Self {
             listener,
             path,
-            waiting: Mutex::default(),
+            clients: Mutex::default(),
+            now: Instant::now,
         })
     }
 
     /// Takes the orders that have come, and answers each with what `obey` says.
     pub(crate) fn serve(&self, mut obey: impl FnMut(Order) -> Result<String, String>) {
         for _ in 0..ORDERS_PER_LOOK {
-            let waiting = self.waiting().pop_front();
-            let Some(asked) = waiting.or_else(|| self.next()) else {
+            // Not held while it is obeyed: an end at once is looked for meanwhile.
+            let next = self
+                .clients()
+                .look(&self.listener, (self.now)())
+                .take_next();
+            let Some((client, order)) = next else {
                 return;
             };
-            asked.answer(&mut obey);
+            let answer = obey(order);
+            self.clients().answer(client, answer, (self.now)());
         }
     }
 
     /// Whether an end at once was ordered since the last look; other orders wait for their turn.
     pub(crate) fn take_abort(&self) -> bool {
-        for _ in 0..ORDERS_PER_LOOK {
-            let Some(asked) = self.next() else {
-                return false;
-            };
-            let is_full = self.waiting().len() >= WAITING_MAX;
-            match asked.order {
-                Ok(Order::Abort) => {
-                    asked.answer(&mut |_| Ok("the run ends at once".to_owned()));
-                    return true;
-                }
-                _ if is_full => asked.answer(&mut |_| {
-                    Err("the run deals with a loss; give the order again later".to_owned())
-                }),
-                _ => self.waiting().push_back(asked),
-            }
-        }
-        false
+        let mut clients = self.clients();
+        let Some(client) = clients.look(&self.listener, (self.now)()).take_abort() else {
+            return false;
+        };
+        clients.answer(client, Ok("the run ends at once".to_owned()), (self.now)());
+        true
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Asked>> {
+    fn clients(&self) -> MutexGuard<'_, Clients> {
         // Whoever panicked with it in hand left whole entries.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The next one who has connected and said a line.
-    fn next(&self) -> Option<Asked> {
-        loop {
-            let (stream, _) = self.listener.accept().ok()?;
-            // Who says nothing in time is not answered.
-            if let Ok(asked) = Asked::read(stream) {
-                return Some(asked);
-            }
-        }
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,41 +156,193 @@ impl Drop for RunControl {
     fn drop(&mut self) {
         // A socket that stays is replaced by the next run here.
         let _stays = fs::remove_file(&self.path);
+        let mut clients = self.clients();
         // Who was quicker is waiting for an answer.
-        let waiting = std::mem::take(&mut *self.waiting());
-        let others = (0..WAITING_MAX).map_while(|_| self.next());
-        for asked in waiting.into_iter().chain(others) {
-            asked.answer(&mut |_| Err("the run has ended".to_owned()));
+        let now = (self.now)();
+        clients.look(&self.listener, now).part(now);
+        let since = Instant::now();
+        while clients.are_answers_owed() && since.elapsed() < LAST_PATIENCE {
+            std::thread::sleep(LAST_LOOK);
+            clients.exchange(now);
+        }
+        clients.connected.drain(..).for_each(Client::close);
+    }
+}
+
+impl Clients {
+    /// Takes what has come, and hands over what is to be said.
+    fn look(&mut self, listener: &UnixListener, now: Instant) -> &mut Self {
+        // Those who are here first: one that has just said its line is not silent.
+        self.exchange(now);
+        for _ in 0..CONNECTIONS_MAX {
+            let Ok((stream, _)) = listener.accept() else {
+                break;
+            };
+            if stream.set_nonblocking(true).is_ok() {
+                self.admit(stream, now);
+            }
+        }
+        self
+    }
+
+    fn exchange(&mut self, now: Instant) {
+        for client in &mut self.connected {
+            client.exchange(now, &mut self.orders);
+        }
+        let over = |client: &mut Client| client.connection.is_over();
+        self.connected.extract_if(.., over).for_each(Client::close);
+    }
+
+    /// Takes one more, in the place of another if there are too many.
+    fn admit(&mut self, stream: UnixStream, now: Instant) {
+        let mut client = Client {
+            number: self.number,
+            stream,
+            connection: Connection::new(now),
+            place: None,
+        };
+        self.number += 1;
+        if self.connected.len() >= CONNECTIONS_MAX {
+            let worth = |client: &Client| client.connection.worth();
+            let connected = self.connected.iter().enumerate();
+            let worths = connected.filter_map(|(index, client)| Some((worth(client)?, index)));
+            let Some((_, index)) = worths.min() else {
+                client.turn_away(
+                    &format!(
+                        "{CONNECTIONS_MAX} orders wait for their turn, the most allowed; give the order \
+                         again later"
+                    ),
+                    now,
+                );
+                return;
+            };
+            self.connected.remove(index).turn_away(
+                &format!(
+                    "more than {CONNECTIONS_MAX} connections, the most allowed; this one was silent for \
+                     longest"
+                ),
+                now,
+            );
+        }
+        client.exchange(now, &mut self.orders);
+        self.connected.push(client);
+    }
+
+    /// The order that was said first, with the number of who has said it.
+    fn take_next(&mut self) -> Option<(u64, Order)> {
+        let clients = self.connected.iter_mut();
+        let client = clients
+            .filter(|client| client.connection.order().is_some())
+            .min_by_key(|client| client.place)?;
+        // The next of the same client comes after those of others.
+        client.place = None;
+        Some((client.number, client.connection.take_order()?))
+    }
+
+    /// Who has ordered an end at once; its order is taken.
+    fn take_abort(&mut self) -> Option<u64> {
+        let mut clients = self.connected.iter_mut();
+        let client = clients.find(|client| client.connection.order() == Some(&Order::Abort))?;
+        client.place = None;
+        client.connection.take_order();
+        Some(client.number)
+    }
+
+    fn answer(&mut self, number: u64, answer: Result<String, String>, now: Instant) {
+        let mut clients = self.connected.iter_mut();
+        if let Some(client) = clients.find(|client| client.number == number) {
+            client.connection.answer(answer, now);
+            client.say(now);
         }
     }
-}
 
-impl Asked {
-    fn read(stream: UnixStream) -> io::Result<Self> {
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let mut line = String::new();
-        BufReader::new((&stream).take(LINE_MAX)).read_line(&mut line)?;
-        let order = parse_order(line.trim());
-        Ok(Self { stream, order })
+    /// Tells everybody that the run has ended.
+    fn part(&mut self, now: Instant) {
+        for client in &mut self.connected {
+            client.connection.part("the run has ended", now);
+            client.say(now);
+        }
     }
 
-    fn answer(self, obey: &mut impl FnMut(Order) -> Result<String, String>) {
-        let answer = match self.order.and_then(obey) {
-            Ok(text) => format!("ok: {text}"),
-            Err(text) => format!("error: {text}"),
+    fn are_answers_owed(&self) -> bool {
+        let mut clients = self.connected.iter();
+        clients.any(|client| !client.connection.is_over())
+    }
+}
+
+impl Client {
+    /// Hears and says what can be at once; `orders` numbers the order that it has said.
+    fn exchange(&mut self, now: Instant, orders: &mut u64) {
+        self.say(now);
+        self.hear(now);
+        self.connection.handle_time(now);
+        self.say(now);
+        self.place = match self.connection.order() {
+            Some(_) => self.place.or_else(|| {
+                *orders += 1;
+                Some(*orders)
+            }),
+            None => None,
         };
-        // Who goes away before the answer gets none.
-        let _gone = tell(&self.stream, &answer);
     }
-}
 
-fn tell(mut stream: &UnixStream, answer: &str) -> io::Result<()> {
-    writeln!(stream, "{answer}")?;
-    stream.shutdown(Shutdown::Write)?;
-    // What was said beyond a line would reset the connection, and the answer with it.
-    io::copy(&mut stream.take(BEYOND_MAX), &mut io::sink()).map(drop)
+    fn hear(&mut self, now: Instant) {
+        let mut bytes = [0; LINE_MAX + 1];
+        for _ in 0..READS_PER_LOOK {
+            let room = self.connection.room();
+            if room == 0 {
+                return;
+            }
+            match (&self.stream).read(&mut bytes[..room]) {
+                Ok(0) => return self.connection.handle_end(now),
+                Ok(count) => self.connection.handle_bytes(&bytes[..count], now),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => return self.connection.handle_loss(),
+            }
+        }
+    }
+
+    /// Says what its socket takes of one answer.
+    fn say(&mut self, now: Instant) {
+        loop {
+            let text = self.connection.to_say();
+            if text.is_empty() {
+                return;
+            }
+            match (&self.stream).write(text) {
+                Ok(count) => {
+                    let is_all = count == text.len();
+                    self.connection.handle_said(count, now);
+                    if is_all {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Who goes away before the answer gets none.
+                Err(_) => return self.connection.handle_loss(),
+            }
+        }
+    }
+
+    /// Closes it and says why, if its socket takes that.
+    fn turn_away(mut self, why: &str, now: Instant) {
+        self.connection.part(why, now);
+        self.say(now);
+        self.close();
+    }
+
+    fn close(self) {
+        let _gone = self.stream.shutdown(Shutdown::Write);
+        // What was said and not read would reset the connection, and the answer with it.
+        let mut bytes = [0; LINE_MAX + 1];
+        for _ in 0..READS_AT_CLOSE {
+            if !matches!((&self.stream).read(&mut bytes), Ok(1..)) {
+                return;
+            }
+        }
+    }
 }
 
 /// Reads an order.
@@ -238,21 +394,31 @@ pub(crate) fn send_order(directory: &Path, order: &str) -> Result<String, String
     stream
         .set_read_timeout(Some(ANSWER_PATIENCE))
         .map_err(lost)?;
-    writeln!(stream, "{order}").map_err(lost)?;
-    stream.shutdown(Shutdown::Write).map_err(lost)?;
+    // A run that takes no more orders may have said so before this one.
+    let is_said = writeln!(stream, "{order}").and_then(|()| stream.shutdown(Shutdown::Write));
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(lost)?;
-    let answer = answer.trim();
-    match answer.split_once(": ") {
+    let is_read = BufReader::new(stream).read_line(&mut answer);
+    if answer.is_empty() {
+        is_said.map_err(lost)?;
+    }
+    is_read.map_err(lost)?;
+    let Some(whole) = answer.strip_suffix('\n') else {
+        return Err(match answer.is_empty() {
+            true => format!("the run in {shown} has ended, and did not answer"),
+            false => format!("the answer of the run in {shown} was cut off"),
+        });
+    };
+    match whole.split_once(": ") {
         Some(("ok", text)) => Ok(text.to_owned()),
         Some(("error", text)) => Err(text.to_owned()),
-        _ if answer.is_empty() => Err(format!("the run in {shown} has ended, and did not answer")),
-        _ => Err(format!("the run in {shown} answered \"{answer}\"")),
+        _ => Err(format!("the run in {shown} answered \"{whole}\"")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
 
     #[test]
@@ -293,13 +459,150 @@ mod tests {
         }
     }
 
+    /// A run's end whose time stands still, so that no limit passes on a busy machine.
+    fn opened(folder: &Path) -> RunControl {
+        static BEGIN: OnceLock<Instant> = OnceLock::new();
+        let mut control = RunControl::open(folder).expect("the directory is ours");
+        control.now = || *BEGIN.get_or_init(Instant::now);
+        control
+    }
+
+    /// Whether somebody waits for an answer.
+    fn is_asked(control: &RunControl) -> bool {
+        let clients = control.clients();
+        let mut orders = clients.connected.iter().map(|c| c.connection.order());
+        orders.any(|order| order.is_some())
+    }
+
+    fn connected(folder: &Path) -> UnixStream {
+        UnixStream::connect(folder.join(SOCKET)).expect("the run listens")
+    }
+
+    /// Looks at the socket until a line has come to somebody.
+    fn line_to(reader: &mut BufReader<UnixStream>, control: &RunControl) -> String {
+        reader.get_ref().set_nonblocking(true).expect("it is ours");
+        let mut line = String::new();
+        loop {
+            control.serve(|order| Ok(format!("{order:?}")));
+            match reader.read_line(&mut line) {
+                Ok(_) => return line,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_takes_several_orders_and_each_has_its_answer() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let control = opened(folder.path());
+        let mut stream = BufReader::new(connected(folder.path()));
+        for _ in 0..2 {
+            (stream.get_mut().write_all(b"pause\nnote \xff\nstatus\n")).expect("there is room");
+            assert_eq!(line_to(&mut stream, &control), "ok: Pause\n");
+            let said = line_to(&mut stream, &control);
+            assert!(
+                said.starts_with("error: a line that is not UTF-8"),
+                "{said}"
+            );
+            assert_eq!(line_to(&mut stream, &control), "ok: Status\n");
+        }
+        stream
+            .get_mut()
+            .write_all(b"resume")
+            .expect("there is room");
+        let whole = stream.get_ref().shutdown(Shutdown::Write);
+        whole.expect("it is connected");
+        assert_eq!(line_to(&mut stream, &control), "ok: Resume\n");
+        assert_eq!(line_to(&mut stream, &control), "", "all is answered");
+    }
+
+    /// Given clients that say nothing, not all of a line, or do not read, then the others are answered; and
+    /// given more than are held, then those that were silent for longest are told so.
+    #[test]
+    fn nobody_waits_for_clients_that_are_silent_or_do_not_read() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let control = opened(folder.path());
+        let mut deaf = connected(folder.path());
+        deaf.write_all(b"status\n").expect("there is room");
+        while !is_asked(&control) {
+            assert!(!control.take_abort());
+        }
+        let mut silent: Vec<UnixStream> = Vec::new();
+        for _ in 1..CONNECTIONS_MAX {
+            silent.push(connected(folder.path()));
+            silent[0].write_all(b"n").expect("there is room");
+            assert!(!control.take_abort());
+        }
+        let long = "x".repeat(10_000_000);
+        control.serve(|_| Ok(long.clone()));
+        let mut last = BufReader::new(connected(folder.path()));
+        last.get_mut().write_all(b"pause\n").expect("there is room");
+        assert_eq!(line_to(&mut last, &control), "ok: Pause\n");
+        assert_eq!(control.clients().connected.len(), CONNECTIONS_MAX);
+        let mut said = String::new();
+        (silent[0].read_to_string(&mut said)).expect("it is not reset");
+        let expected = "error: more than 32 connections, the most allowed; this one was silent";
+        assert!(said.starts_with(expected), "{said}");
+        // It reads at last, and has all of its answer.
+        let answer = line_to(&mut BufReader::new(deaf), &control);
+        assert_eq!(answer, format!("ok: {long}\n"));
+        drop(control);
+        for mut stream in silent.into_iter().skip(1) {
+            said.clear();
+            stream.read_to_string(&mut said).expect("it is not reset");
+            assert_eq!(said, "error: the run has ended\n");
+        }
+    }
+
+    #[test]
+    fn orders_that_wait_for_their_turn_keep_their_places() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let control = opened(folder.path());
+        let asked = |line: &[u8]| {
+            let mut stream = connected(folder.path());
+            stream.write_all(line).expect("there is room");
+            assert!(!control.take_abort());
+            stream
+        };
+        let streams: Vec<UnixStream> = (0..CONNECTIONS_MAX).map(|_| asked(b"pause\n")).collect();
+        let mut said = String::new();
+        let read = asked(b"stop\n").read_to_string(&mut said);
+        read.expect("it is not reset");
+        let expected =
+            "error: 32 orders wait for their turn, the most allowed; give the order again";
+        assert!(said.starts_with(expected), "{said}");
+        for stream in streams {
+            let answer = line_to(&mut BufReader::new(stream), &control);
+            assert_eq!(answer, "ok: Pause\n");
+        }
+    }
+
+    #[test]
+    fn whoever_says_many_orders_keeps_nobody_else_waiting() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let control = opened(folder.path());
+        let _streams = [&b"pause\nresume\nstatus\n"[..], b"stop\n"].map(|lines| {
+            let mut stream = connected(folder.path());
+            stream.write_all(lines).expect("there is room");
+            assert!(!control.take_abort());
+            stream
+        });
+        let mut orders = Vec::new();
+        control.serve(|order| {
+            orders.push(order);
+            Ok(String::new())
+        });
+        let expected = [Order::Pause, Order::Stop, Order::Resume, Order::Status];
+        assert_eq!(orders, expected);
+    }
+
     #[test]
     fn an_end_at_once_is_taken_before_orders_that_wait() {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let control = RunControl::open(folder.path()).expect("the directory is ours");
+        let control = opened(folder.path());
         std::thread::scope(|scope| {
             let first = scope.spawn(|| send_order(folder.path(), "status"));
-            while control.waiting().is_empty() {
+            while !is_asked(&control) {
                 assert!(!control.take_abort());
                 std::thread::yield_now();
             }
@@ -318,10 +621,10 @@ mod tests {
     #[test]
     fn an_order_that_comes_too_late_is_told_so() {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let control = RunControl::open(folder.path()).expect("the directory is ours");
+        let control = opened(folder.path());
         std::thread::scope(|scope| {
             let first = scope.spawn(|| send_order(folder.path(), "pause"));
-            while control.waiting().is_empty() {
+            while !is_asked(&control) {
                 assert!(!control.take_abort());
                 std::thread::yield_now();
             }
@@ -340,7 +643,7 @@ mod tests {
         fs::write(folder.join(SOCKET), "left by a crash").expect("the directory is ours");
         let error = send_order(&folder, "filter add").expect_err("nobody listens");
         assert!(error.contains("no run takes orders"), "{error}");
-        let control = RunControl::open(&folder).expect("the directory is ours");
+        let control = opened(&folder);
         let asked = std::thread::scope(|scope| {
             let asked = scope.spawn(|| {
                 (
@@ -374,7 +677,10 @@ mod tests {
             asked.join().expect("it did not panic")
         });
         let answer = answer.expect("it is not reset");
-        assert!(answer.starts_with("error: a note of "), "{answer}");
+        assert!(
+            answer.starts_with("error: a line of more than "),
+            "{answer}"
+        );
         assert_eq!(asked.0, Ok("fu2 has joined".to_owned()));
         assert_eq!(asked.1, Err("it is the last".to_owned()));
         drop(control);

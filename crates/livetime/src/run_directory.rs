@@ -12,10 +12,14 @@ use std::path::{Path, PathBuf};
 
 use livetime_client::RunFolder;
 use livetime_node::packet_log::packet_files_of;
+use livetime_shm::{plain_file, with_limit};
 use livetime_wire::RunNumber;
 
 use crate::console::say;
 use crate::{filter_of_run, run_control, run_histograms};
+
+/// Bytes that are read of a counter file: any number, and more than is shown of anything else.
+const COUNTER_BYTES_MAX: u64 = 256;
 
 /// A directory that this process holds for one run.
 #[derive(Debug)]
@@ -64,7 +68,7 @@ pub(crate) enum RunDirectoryError {
     )]
     UsedUp(PathBuf),
     /// The file system refused.
-    #[error("cannot use {path}: {error}{}", of_nowhere(path))]
+    #[error("cannot use {path}: {}{}", with_limit(error), of_nowhere(path))]
     Io {
         /// Which file or directory.
         path: PathBuf,
@@ -104,7 +108,7 @@ fn open_counter(base: &Path) -> Result<(PathBuf, File), RunDirectoryError> {
             ));
         }
     }
-    let file = OpenOptions::new().read(true).write(true).open(&path);
+    let file = plain_file::open(&path, OpenOptions::new().read(true).write(true));
     let file = file.map_err(at(&path))?;
     Ok((path, file))
 }
@@ -151,7 +155,8 @@ fn next_number(base: &Path) -> Result<RunNumber, RunDirectoryError> {
     // Held for microseconds by each starting run, so waiting is right here.
     file.lock().map_err(at(&path))?;
     let mut text = String::new();
-    file.read_to_string(&mut text).map_err(at(&path))?;
+    let read = (&file).take(COUNTER_BYTES_MAX).read_to_string(&mut text);
+    read.map_err(at(&path))?;
     let digits = text.trim();
     let last: u32 = digits.parse().map_err(|_| RunDirectoryError::Counter {
         path: path.clone(),
@@ -214,7 +219,7 @@ impl RunDirectory {
         // The lock first: a second run in the same directory must not use up a number.
         if let Some(out) = out {
             let is_new = !out.exists();
-            let lock = Self::lock(out)?;
+            let lock = Self::lock_made(out, is_new)?;
             let number = next_number(base).inspect_err(|_| {
                 let _stays = fs::remove_file(out.join("lock"));
                 if is_new {
@@ -231,7 +236,7 @@ impl RunDirectory {
         let number = next_number(base)?;
         let path = base.join(number.to_string());
         let is_new = !path.exists();
-        let lock = Self::lock(&path)?;
+        let lock = Self::lock_made(&path, is_new)?;
         Ok(Self {
             path,
             number,
@@ -257,13 +262,23 @@ impl RunDirectory {
         }
     }
 
+    /// As [`Self::lock`]; of a directory that was made for it nothing is left where that fails.
+    fn lock_made(path: &Path, is_new: bool) -> Result<File, RunDirectoryError> {
+        Self::lock(path).inspect_err(|_| {
+            if is_new {
+                // Unless somebody else has put something there.
+                let _stays = fs::remove_dir(path);
+            }
+        })
+    }
+
     fn lock(path: &Path) -> Result<File, RunDirectoryError> {
         fs::create_dir_all(path).map_err(at(path))?;
         let lock_path = path.join("lock");
         let is_first = !lock_path.exists();
-        let lock = (OpenOptions::new().write(true).create(true).truncate(false))
-            .open(&lock_path)
-            .map_err(at(&lock_path))?;
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false);
+        let lock = plain_file::open(&lock_path, options).map_err(at(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -386,6 +401,33 @@ mod tests {
             );
             assert_eq!(fs::read_to_string(&counter).ok().as_deref(), Some(damaged));
         }
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_lock_or_counter_is_refused_and_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let base = tempfile::tempdir().expect("a temporary directory");
+        let pipe = |path: &Path| mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
+        let out = base.path().join("out");
+        fs::create_dir(&out).expect("the directory is ours");
+        pipe(&out.join("lock")).expect("the directory is ours");
+        let refused = RunDirectory::create(base.path(), Some(&out));
+        let said = refused.expect_err("it is no lock").to_string();
+        assert!(
+            said.ends_with("out/lock: no plain file but a pipe"),
+            "{said}"
+        );
+        assert!(
+            !base.path().join("counter").exists(),
+            "no number is used up"
+        );
+        pipe(&base.path().join("counter")).expect("the directory is ours");
+        let refused = RunDirectory::create(base.path(), None);
+        let said = refused.expect_err("it holds no number").to_string();
+        assert!(
+            said.ends_with("counter: no plain file but a pipe"),
+            "{said}"
+        );
     }
 
     #[test]

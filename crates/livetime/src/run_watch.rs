@@ -160,9 +160,11 @@ impl RunWatch<'_> {
         say_if_full(&now, self.running, &mut course.were_full);
         say_if_packets_full(&now, &mut course.were_packets_full);
         say_if_packets_failed(&now, &mut course.had_packets_failed);
-        let reason = course.ending?;
-        if self.running.is_drained() {
-            return Some(reason);
+        if course.ending.is_some() && self.running.is_drained() {
+            return course.ending;
+        }
+        if course.ending.is_none() && !self.running.has_source_ended() {
+            return None;
         }
         if has_moved(&course.moved.0, &now) {
             course.moved = (now, Instant::now());

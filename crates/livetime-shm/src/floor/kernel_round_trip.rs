@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::two_threads::run_two;
 use super::{FloorError, Samples};
 use crate::affinity::{pin_current_thread, two_cpus};
 use crate::clock::TscClock;
@@ -107,47 +108,43 @@ pub fn eventfd_one_way(rounds: u32, period: Duration) -> Result<KernelOneWay, Fl
     let total = u64::from(rounds + WARM_UP_ROUNDS);
     let woken_at = AtomicU64::new(0);
     let (event, woken_at, clock) = (&event, &woken_at, &clock);
-    let samples_ns = std::thread::scope(|scope| {
-        let sleeper = scope.spawn(move || -> Result<Vec<u64>, FloorError> {
-            pin_current_thread(cpus[1])?;
-            let mut samples_ns = Vec::with_capacity(rounds as usize);
-            let mut seen = 0;
-            while seen < total {
-                let mut count = [0; 8];
-                rustix::io::read(event, &mut count[..])
-                    .map_err(|e| FloorError::kernel("sleeping")(e.into()))?;
-                let now = clock.ticks();
-                // Acquire pairs with the Release before the wake-up.
-                let start = woken_at.load(Ordering::Acquire);
-                // More than one where the sleeper was held up for a whole period.
-                seen += u64::from_ne_bytes(count);
-                if seen > u64::from(WARM_UP_ROUNDS) {
-                    samples_ns.push(clock.ticks_to_ns(now.wrapping_sub(start)));
-                }
+    let sleeper = || -> Result<Vec<u64>, FloorError> {
+        pin_current_thread(cpus[1])?;
+        let mut samples_ns = Vec::with_capacity(rounds as usize);
+        let mut seen = 0;
+        while seen < total {
+            let mut count = [0; 8];
+            rustix::io::read(event, &mut count[..])
+                .map_err(|e| FloorError::kernel("sleeping")(e.into()))?;
+            let now = clock.ticks();
+            // Acquire pairs with the Release before the wake-up.
+            let start = woken_at.load(Ordering::Acquire);
+            // More than one where the sleeper was held up for a whole period.
+            seen += u64::from_ne_bytes(count);
+            if seen > u64::from(WARM_UP_ROUNDS) {
+                samples_ns.push(clock.ticks_to_ns(now.wrapping_sub(start)));
             }
-            Ok(samples_ns)
-        });
-        let waker = scope.spawn(move || -> Result<(), FloorError> {
-            // Also where the core is refused: the sleeper waits for every round.
-            let pinned = pin_current_thread(cpus[0]);
-            let begin = Instant::now();
-            for round in 1..=total {
-                let at = period.saturating_mul(round as u32);
-                while begin.elapsed() < at {
-                    std::hint::spin_loop();
-                }
-                // Release pairs with the sleeper's Acquire.
-                woken_at.store(clock.ticks(), Ordering::Release);
-                rustix::io::write(event, &1u64.to_ne_bytes())
-                    .map_err(|e| FloorError::kernel("a wake-up")(e.into()))?;
+        }
+        Ok(samples_ns)
+    };
+    let waker = || -> Result<(), FloorError> {
+        // Also where the core is refused: the sleeper waits for every round.
+        let pinned = pin_current_thread(cpus[0]);
+        let begin = Instant::now();
+        for round in 1..=total {
+            let at = period.saturating_mul(round as u32);
+            while begin.elapsed() < at {
+                std::hint::spin_loop();
             }
-            pinned?;
-            Ok(())
-        });
-        let slept = sleeper.join().map_err(|_| FloorError::Thread).flatten();
-        let woke = waker.join().map_err(|_| FloorError::Thread).flatten();
-        slept.and_then(|samples_ns| woke.map(|()| samples_ns))
-    })?;
+            // Release pairs with the sleeper's Acquire.
+            woken_at.store(clock.ticks(), Ordering::Release);
+            rustix::io::write(event, &1u64.to_ne_bytes())
+                .map_err(|e| FloorError::kernel("a wake-up")(e.into()))?;
+        }
+        pinned?;
+        Ok(())
+    };
+    let (samples_ns, ()) = run_two(sleeper, waker)?;
     Ok(KernelOneWay {
         one_way: Samples::from_unsorted(samples_ns),
         cpus,
@@ -269,39 +266,35 @@ fn measure(
     let total = rounds + WARM_UP_ROUNDS;
     let failed = FloorError::kernel("a round trip");
 
-    let samples_ns = std::thread::scope(|scope| {
-        let partner = scope.spawn(move || -> Result<(), FloorError> {
-            pin_current_thread(cpus[1])?;
-            let mut message = vec![0u8; bytes];
-            for _ in 0..total {
-                echo.receive(&mut message)
-                    .map_err(FloorError::kernel("an echo"))?;
-                echo.send(&message).map_err(FloorError::kernel("an echo"))?;
+    let partner = move || -> Result<(), FloorError> {
+        pin_current_thread(cpus[1])?;
+        let mut message = vec![0u8; bytes];
+        for _ in 0..total {
+            echo.receive(&mut message)
+                .map_err(FloorError::kernel("an echo"))?;
+            echo.send(&message).map_err(FloorError::kernel("an echo"))?;
+        }
+        Ok(())
+    };
+    // Moved into its thread, so that an early end closes it and releases the partner.
+    let measured = move || -> Result<Vec<u64>, FloorError> {
+        pin_current_thread(cpus[0])?;
+        // An event descriptor adds numbers: 1 there is 1 back.
+        let mut message = vec![0u8; bytes];
+        message[0] = 1;
+        let mut samples_ns = Vec::with_capacity(rounds as usize);
+        for round in 0..total {
+            let start = clock.ticks();
+            caller.send(&message).map_err(&failed)?;
+            caller.receive(&mut message).map_err(&failed)?;
+            let ticks = clock.ticks().wrapping_sub(start);
+            if round >= WARM_UP_ROUNDS {
+                samples_ns.push(clock.ticks_to_ns(ticks));
             }
-            Ok(())
-        });
-        // Moved into this thread, so that an early end closes it and releases the partner.
-        let measured = scope.spawn(move || -> Result<Vec<u64>, FloorError> {
-            pin_current_thread(cpus[0])?;
-            // An event descriptor adds numbers: 1 there is 1 back.
-            let mut message = vec![0u8; bytes];
-            message[0] = 1;
-            let mut samples_ns = Vec::with_capacity(rounds as usize);
-            for round in 0..total {
-                let start = clock.ticks();
-                caller.send(&message).map_err(&failed)?;
-                caller.receive(&mut message).map_err(&failed)?;
-                let ticks = clock.ticks().wrapping_sub(start);
-                if round >= WARM_UP_ROUNDS {
-                    samples_ns.push(clock.ticks_to_ns(ticks));
-                }
-            }
-            Ok(samples_ns)
-        });
-        let measured = measured.join().map_err(|_| FloorError::Thread).flatten();
-        let echoed = partner.join().map_err(|_| FloorError::Thread).flatten();
-        measured.and_then(|samples_ns| echoed.map(|()| samples_ns))
-    })?;
+        }
+        Ok(samples_ns)
+    };
+    let (samples_ns, ()) = run_two(measured, partner)?;
     let round_trip = Samples::from_unsorted(samples_ns);
     Ok(KernelRoundTrip {
         round_trip,

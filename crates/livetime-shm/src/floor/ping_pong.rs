@@ -9,6 +9,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::two_threads::run_two;
 use super::{FloorError, Samples};
 use crate::affinity::{pin_current_thread, two_cpus};
 use crate::clock::TscClock;
@@ -58,41 +59,36 @@ pub fn cache_line_ping_pong(bytes_each_way: usize, rounds: u32) -> Result<PingPo
     let total = rounds + WARM_UP_ROUNDS;
     let place = |round: u32| (u64::from(round - 1) * u64::from(PLACES) / u64::from(total)) as usize;
 
-    let samples = std::thread::scope(|scope| {
-        let echo = scope.spawn(|| {
-            pin_current_thread(cpus[1])?;
-            let mut own = vec![0u32; words];
-            for round in 1..=total {
-                let place = place(round);
-                there[place].receive(round, &mut own, cpus, &stop)?;
-                back[place].send(round, &own);
+    let echo = || -> Result<(), FloorError> {
+        pin_current_thread(cpus[1])?;
+        let mut own = vec![0u32; words];
+        for round in 1..=total {
+            let place = place(round);
+            there[place].receive(round, &mut own, cpus, &stop)?;
+            back[place].send(round, &own);
+        }
+        Ok(())
+    };
+    let call = || -> Result<Vec<u64>, FloorError> {
+        pin_current_thread(cpus[0])?;
+        let mut own: Vec<u32> = (0..words as u32).collect();
+        let mut samples_ns = Vec::with_capacity(rounds as usize);
+        for round in 1..=total {
+            let (there, back) = (&there[place(round)], &back[place(round)]);
+            let start = clock.ticks();
+            there.send(round, &own);
+            back.receive(round, &mut own, cpus, &stop)?;
+            let ticks = clock.ticks().wrapping_sub(start);
+            if round > WARM_UP_ROUNDS {
+                samples_ns.push(clock.ticks_to_ns(ticks));
             }
-            Ok(())
-        });
-        let caller = scope.spawn(|| {
-            pin_current_thread(cpus[0])?;
-            let mut own: Vec<u32> = (0..words as u32).collect();
-            let mut samples_ns = Vec::with_capacity(rounds as usize);
-            for round in 1..=total {
-                let (there, back) = (&there[place(round)], &back[place(round)]);
-                let start = clock.ticks();
-                there.send(round, &own);
-                back.receive(round, &mut own, cpus, &stop)?;
-                let ticks = clock.ticks().wrapping_sub(start);
-                if round > WARM_UP_ROUNDS {
-                    samples_ns.push(clock.ticks_to_ns(ticks));
-                }
-            }
-            Ok(samples_ns)
-        });
-        // A side that ends early by an error releases the other one.
-        let called: Result<Vec<u64>, FloorError> =
-            caller.join().map_err(|_| FloorError::Thread).flatten();
-        // Relaxed pairs with the load in `receive`: a hint to give up, no data behind it.
-        stop.store(called.is_err(), Ordering::Relaxed);
-        let echoed: Result<(), FloorError> = echo.join().map_err(|_| FloorError::Thread).flatten();
-        echoed.and(called)
-    })?;
+        }
+        Ok(samples_ns)
+    };
+    // A caller that ends early by an error releases its partner. Relaxed pairs with the load in
+    // `receive`: a hint to give up, no data behind it.
+    let caller = || call().inspect_err(|_| stop.store(true, Ordering::Relaxed));
+    let ((), samples) = run_two(echo, caller)?;
     Ok(PingPong {
         round_trip: Samples::from_unsorted(samples),
         bytes_each_way,

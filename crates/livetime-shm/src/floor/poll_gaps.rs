@@ -45,14 +45,15 @@ impl PollGaps {
 /// Spins on core `cpu` for `duration`, reading the clock, and reports the gaps.
 ///
 /// # Errors
-/// [`FloorError::Placement`] when the core may not be used.
+/// [`FloorError::Placement`] when the core may not be used, [`FloorError::NoThread`] without one.
 pub fn poll_gap_histogram(duration: Duration, cpu: usize) -> Result<PollGaps, FloorError> {
-    std::thread::spawn(move || {
+    let spin = move || {
         pin_current_thread(cpu)?;
         Ok(measure(duration, cpu))
-    })
-    .join()
-    .map_err(|_| FloorError::Thread)?
+    };
+    let thread = std::thread::Builder::new().spawn(spin);
+    let thread = thread.map_err(FloorError::NoThread)?;
+    thread.join().map_err(|_| FloorError::Thread)?
 }
 
 fn measure(duration: Duration, cpu: usize) -> PollGaps {

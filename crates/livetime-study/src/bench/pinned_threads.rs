@@ -1,8 +1,10 @@
 //! Measuring threads, each on a core of its own, which give up when another one does.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use livetime_shm::floor::FloorError;
 use livetime_shm::{cpus_apart, pin_current_thread, two_cpus};
 
 use super::BenchError;
@@ -97,14 +99,13 @@ pub(crate) fn run_pair<A: Send, B: Send>(
     let stop = &AtomicBool::new(false);
     let (a, b) = std::thread::scope(|scope| {
         let shares_core = cores[0] == cores[1];
-        let b = scope.spawn(move || run_one(cores[1], shares_core, stop, second));
-        let a = scope.spawn(move || run_one(cores[0], shares_core, stop, first));
-        (a.join(), b.join())
+        let b = move || run_one(cores[1], shares_core, stop, second);
+        let b = start(scope, stop, b);
+        let a = move || run_one(cores[0], shares_core, stop, first);
+        let a = start(scope, stop, a);
+        (a.and_then(join), b.and_then(join))
     });
-    match (
-        a.map_err(|_| BenchError::Thread).flatten(),
-        b.map_err(|_| BenchError::Thread).flatten(),
-    ) {
+    match (a, b) {
         (Ok(a), Ok(b)) => Ok((a, b)),
         (Err(BenchError::Stuck), Err(error)) | (Err(error), _) | (Ok(_), Err(error)) => Err(error),
     }
@@ -148,12 +149,10 @@ pub(crate) fn time_each(bodies: Vec<Body<'_>>) -> Result<f64, BenchError> {
     let results: Vec<Result<(Instant, Instant), BenchError>> = std::thread::scope(|scope| {
         let placed = bodies.into_iter().zip(cpus.iter().cycle());
         let threads: Vec<_> = placed
-            .map(|(body, core)| scope.spawn(move || run(body, *core)))
+            .map(|(body, core)| start(scope, &stop, move || run(body, *core)))
             .collect();
-        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined
-            .map(|result| result.map_err(|_| BenchError::Thread).flatten())
-            .collect()
+        let joined = threads.into_iter().map(|thread| thread.and_then(join));
+        joined.collect()
     });
     let (mut times, mut stuck) = (Vec::new(), None);
     for result in results {
@@ -190,6 +189,26 @@ fn run_one<T>(
     result
 }
 
+/// Starts a thread; where the system gives none, its partners are not to wait for it.
+fn start<'s, T: Send + 's>(
+    scope: &'s Scope<'s, '_>,
+    stop: &AtomicBool,
+    body: impl FnOnce() -> Result<T, BenchError> + Send + 's,
+) -> Result<Started<'s, T>, BenchError> {
+    let started = Builder::new().spawn_scoped(scope, body);
+    started.map_err(|error| {
+        stop.store(true, Ordering::Relaxed);
+        FloorError::NoThread(error).into()
+    })
+}
+
+/// A thread that was started.
+type Started<'s, T> = ScopedJoinHandle<'s, Result<T, BenchError>>;
+
+fn join<T>(thread: Started<'_, T>) -> Result<T, BenchError> {
+    thread.join().map_err(|_| BenchError::Thread).flatten()
+}
+
 /// Runs a closure on a thread of its own, pinned to the last of the cores.
 ///
 /// # Errors
@@ -199,11 +218,11 @@ pub(crate) fn run_alone<T: Send>(
 ) -> Result<T, BenchError> {
     let core = two_cpus()[1];
     std::thread::scope(|scope| {
-        let thread = scope.spawn(move || {
+        let body = move || {
             pin_current_thread(core)?;
             body()
-        });
-        thread.join().map_err(|_| BenchError::Thread).flatten()
+        };
+        start(scope, &AtomicBool::new(false), body).and_then(join)
     })
 }
 

@@ -22,7 +22,7 @@ use livetime_node::role::trigger::{TriggerNode, TriggerNodeParts};
 use livetime_node::run_clock::RunClock;
 use livetime_node::worker::Phase;
 use livetime_readout::LinkConfig;
-use livetime_shm::floor::Samples;
+use livetime_shm::floor::{FloorError, Samples};
 use livetime_shm::{RingConfig, TscClock, ring};
 use livetime_trigger::{LevelTwo, LevelTwoNode, Menu};
 use livetime_wire::trigger_packet::TriggerPacketView;
@@ -217,7 +217,11 @@ struct Apart<T>(T);
 
 /// Makes a value on a thread of its own, whose small allocations lie apart from those of this one.
 fn on_a_heap_apart<T: Send>(make: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
-    std::thread::scope(|scope| scope.spawn(make).join()).map_err(|_| BenchError::Thread)
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, make);
+        let thread = thread.map_err(FloorError::NoThread)?;
+        thread.join().map_err(|_| BenchError::Thread)
+    })
 }
 
 /// Ticks of the work for each packet on one thread, the shorter of two passes.

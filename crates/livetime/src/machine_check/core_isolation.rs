@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::system::{System, cpu_list, parse_cpu_mask};
-use super::{Check, Context, Entry, Question, Status};
+use super::{Check, Context, Entry, Question, Status, pass_if_read};
 
 pub(super) const CHECKS: [Entry; 4] = [
     (4, isolated_cores),
@@ -38,9 +38,16 @@ fn isolated_cores(context: &Context) -> Check {
         "boot with isolcpus=managed_irq,domain,{hot} nohz_full={hot} rcu_nocbs={hot}, or set \
          cpuset.cpus.partition of a cgroup to isolated"
     );
-    let status = if is_good { Status::Pass } else { Status::Warn };
+    let status = match is_good {
+        true => Status::Pass,
+        false if system.has(CORES) => Status::Warn,
+        false => Status::Unknown,
+    };
     question.answer(status, value, fix)
 }
+
+/// Where the kernel says what its cores are for.
+const CORES: &str = "/sys/devices/system/cpu";
 
 fn or_none(cores: &[usize]) -> String {
     if cores.is_empty() {
@@ -66,11 +73,13 @@ fn siblings(context: &Context) -> Check {
     };
     let system = &context.system;
     let allowed = livetime_shm::allowed_cpus();
-    let mut shared = Vec::new();
+    let (mut shared, mut is_read) = (Vec::new(), true);
     for core in &context.hot {
-        let file = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
-        let others = system.cores(&file).unwrap_or_default();
-        shared.extend(others.into_iter().filter(|other| other != core));
+        let file = format!("{CORES}/cpu{core}/topology/thread_siblings_list");
+        let others = system.cores(&file);
+        is_read &= others.is_some();
+        let others = others.into_iter().flatten();
+        shared.extend(others.filter(|other| other != core));
     }
     shared.retain(|core| allowed.contains(core));
     let node_of = |core: &usize| {
@@ -83,7 +92,10 @@ fn siblings(context: &Context) -> Check {
     let value = format!(
         "hot cores {}, siblings in use {}, {}",
         context.hot_names(),
-        or_none(&shared),
+        match is_read {
+            true => or_none(&shared),
+            false => "unknown".to_owned(),
+        },
         if nodes.is_empty() {
             "one memory".to_owned()
         } else {
@@ -91,7 +103,7 @@ fn siblings(context: &Context) -> Check {
         }
     );
     let status = if shared.is_empty() && nodes.len() <= 1 {
-        Status::Pass
+        pass_if_read(is_read)
     } else {
         Status::Warn
     };
@@ -158,7 +170,7 @@ fn interrupts(context: &Context) -> Check {
         if balancer { "runs" } else { "does not run" }
     );
     let status = if allowed_here == 0 && timer / hot < 2 && others == 0 {
-        Status::Pass
+        pass_if_read(system.has("/proc/interrupts") && system.has("/proc/irq"))
     } else {
         Status::Warn
     };
@@ -229,6 +241,8 @@ mod tests {
     fn isolation_passes_by_boot_option_or_by_partition() {
         let root = tempfile::tempdir().unwrap();
         let status = || isolated_cores(&context(root.path())).status;
+        assert_eq!(status(), Status::Unknown, "nothing can be read");
+        put(root.path(), "sys/devices/system/cpu/online", "0-3\n");
         assert_eq!(status(), Status::Warn);
         put(root.path(), "sys/devices/system/cpu/isolated", "0\n");
         assert_eq!(status(), Status::Warn, "core 0 is no core for a loop");

@@ -48,17 +48,17 @@ fn virtual_machine(context: &Context) -> Check {
         threshold: "bare metal",
         why: "a host may take the core away at any time: long tails say nothing about the program",
     };
-    let is_virtual = is_virtual(&context.system);
-    let steal = steal_share(&context.system).unwrap_or(0.0);
-    let value = if is_virtual {
-        format!("yes, {:.2} % of the time stolen since boot", 100.0 * steal)
-    } else {
-        "no".to_owned()
-    };
-    let status = if is_virtual {
-        Status::Warn
-    } else {
-        Status::Pass
+    let system = &context.system;
+    let (status, value) = match (is_virtual(system), system.text("/proc/cpuinfo")) {
+        (true, _) => {
+            let stolen = match steal_share(system) {
+                Some(share) => format!("{:.2} % of the time stolen since boot", 100.0 * share),
+                None => "stolen time unknown".to_owned(),
+            };
+            (Status::Warn, format!("yes, {stolen}"))
+        }
+        (false, Some(_)) => (Status::Pass, "no".to_owned()),
+        (false, None) => (Status::Unknown, "unknown".to_owned()),
     };
     question.answer(
         status,
@@ -77,7 +77,9 @@ fn kernel(context: &Context) -> Check {
     let system = &context.system;
     let release = system.text("/proc/sys/kernel/osrelease");
     let release = release.unwrap_or_else(|| "unknown".to_owned());
-    let version = system.text("/proc/sys/kernel/version").unwrap_or_default();
+    let version = system.text("/proc/sys/kernel/version");
+    let is_known = version.is_some();
+    let version = version.unwrap_or_default();
     let is_realtime =
         system.number("/sys/kernel/realtime") == Some(1) || version.contains("PREEMPT_RT");
     let config = system
@@ -95,8 +97,10 @@ fn kernel(context: &Context) -> Check {
         "PREEMPT_DYNAMIC"
     } else if version.contains("PREEMPT") {
         "PREEMPT"
-    } else {
+    } else if is_known {
         "not preemptible"
+    } else {
+        "preemption unknown"
     };
     let tickless = if is_tickless {
         "NO_HZ_FULL"
@@ -105,8 +109,10 @@ fn kernel(context: &Context) -> Check {
     };
     let status = if is_realtime || (model.starts_with("PREEMPT") && is_tickless) {
         Status::Pass
-    } else {
+    } else if is_known {
         Status::Warn
+    } else {
+        Status::Unknown
     };
     let value = format!("{release}, {model}, {tickless}{hertz}");
     question.answer(
@@ -123,7 +129,9 @@ fn time_stamp_counter(context: &Context) -> Check {
         threshold: "constant, nonstop, rdtscp, clocksource tsc, 0.1 % from CLOCK_MONOTONIC",
         why: "latencies are differences of this counter, on two cores",
     };
-    let cpuinfo = context.system.text("/proc/cpuinfo").unwrap_or_default();
+    let cpuinfo = context.system.text("/proc/cpuinfo");
+    let is_known = cpuinfo.is_some();
+    let cpuinfo = cpuinfo.unwrap_or_default();
     let missing: Vec<&str> = ["constant_tsc", "nonstop_tsc", "rdtscp"]
         .into_iter()
         .filter(|flag| !has_flag(&cpuinfo, flag))
@@ -148,6 +156,8 @@ fn time_stamp_counter(context: &Context) -> Check {
          {between_cores}",
         if missing.is_empty() {
             "all flags".to_owned()
+        } else if !is_known {
+            "flags unknown".to_owned()
         } else {
             format!("without {}", missing.join(", "))
         },
@@ -161,6 +171,8 @@ fn time_stamp_counter(context: &Context) -> Check {
     let is_tsc = clock.source() == TickSource::TimeStampCounter;
     let status = if is_tsc && (deviation_ppm.abs() > 1000.0 || offset_ns > 10_000) {
         Status::Fail
+    } else if !is_known || source == "unknown" {
+        Status::Unknown
     } else if !missing.is_empty()
         || source != "tsc"
         || !is_tsc

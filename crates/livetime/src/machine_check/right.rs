@@ -1,18 +1,21 @@
 //! Checks 8 to 10: what this user may do: real-time scheduling, locked memory, huge pages.
 
 use super::system::System;
-use super::{Check, Context, Entry, Question, Status};
+use super::{Check, Context, Entry, Question, Status, pass_if_read};
 
 pub(super) const CHECKS: [Entry; 3] = [(8, real_time_scheduling), (9, memory), (10, huge_pages)];
 
 /// Priority that is tried.
 const PRIORITY: u8 = 10;
 /// Huge pages of 2 MiB that the default pools of a run take.
-const HUGE_PAGES_NEEDED: i64 = 32;
+const HUGE_PAGES_NEEDED: u64 = 32;
 
-/// Tries something on a thread of its own, which ends with it.
+/// Tries something on a thread of its own, which ends with it; `None` where the system gives no thread.
 fn on_a_thread<T: Send>(what: impl FnOnce() -> T + Send) -> Option<T> {
-    std::thread::scope(|scope| scope.spawn(what).join()).ok()
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, what);
+        thread.ok()?.join().ok()
+    })
 }
 
 fn real_time_scheduling(context: &Context) -> Check {
@@ -22,24 +25,30 @@ fn real_time_scheduling(context: &Context) -> Check {
         threshold: "SCHED_FIFO may be had, throttling is off",
         why: "with normal scheduling any program may take the core; throttled FIFO loses 50 ms a second",
     };
-    let granted = on_a_thread(|| livetime_shm::request_fifo(PRIORITY).is_ok()) == Some(true);
+    let asked = on_a_thread(|| livetime_shm::request_fifo(PRIORITY).is_ok());
+    let granted = asked == Some(true);
     let runtime = context
         .system
         .number("/proc/sys/kernel/sched_rt_runtime_us");
     let is_unthrottled = runtime == Some(-1);
     let value = format!(
         "FIFO {}, runtime {}",
-        if granted { "granted" } else { "refused" },
+        match asked {
+            Some(true) => "granted",
+            Some(false) => "refused",
+            None => "unknown: no thread to ask on",
+        },
         match runtime {
             Some(-1) => "not limited".to_owned(),
             Some(us) => format!("{us} us of each second"),
             None => "unknown".to_owned(),
         }
     );
-    let status = if granted && is_unthrottled {
-        Status::Pass
-    } else {
-        Status::Warn
+    let status = match (asked, runtime) {
+        (Some(false), _) => Status::Warn,
+        (Some(true), Some(_)) if is_unthrottled => Status::Pass,
+        (Some(true), Some(_)) => Status::Warn,
+        (None, _) | (_, None) => Status::Unknown,
     };
     let fix = if granted {
         "sysctl -w kernel.sched_rt_runtime_us=-1, with a core left for everything else"
@@ -63,15 +72,19 @@ fn memory(context: &Context) -> Check {
         why: "a page that is fetched back stops the loop for microseconds, from disk for milliseconds",
     };
     let system = &context.system;
-    let limits = system.text("/proc/self/limits").unwrap_or_default();
-    let locked = limits
+    let limits = system.text("/proc/self/limits");
+    let meminfo = system.text("/proc/meminfo");
+    let is_read = limits.is_some() && meminfo.is_some();
+    let locked = (limits.unwrap_or_default())
         .lines()
         .find_map(|line| line.strip_prefix("Max locked memory"))
         .and_then(|rest| rest.split_whitespace().next().map(str::to_owned))
         .unwrap_or_else(|| "unknown".to_owned());
-    let is_enough =
-        locked == "unlimited" || locked.parse().is_ok_and(|bytes: u64| bytes >= 512 << 20);
-    let meminfo = system.text("/proc/meminfo").unwrap_or_default();
+    let is_enough = locked == "unlimited"
+        || locked
+            .parse()
+            .map_or(!is_read, |bytes: u64| bytes >= 512 << 20);
+    let meminfo = meminfo.unwrap_or_default();
     let total = field_kib(&meminfo, "SwapTotal").unwrap_or(0);
     let used = total - field_kib(&meminfo, "SwapFree").unwrap_or(total).min(total);
     let faults = if context.is_quick {
@@ -80,16 +93,20 @@ fn memory(context: &Context) -> Check {
         on_a_thread(|| faults_of_a_loop(system)).flatten()
     };
     let value = format!(
-        "{} may be locked, {used} KiB of swap in use, swappiness {}{}",
+        "{} may be locked, {} of swap in use, swappiness {}{}",
         match locked.parse::<u64>() {
             Ok(bytes) => format!("{} KiB", bytes >> 10),
             Err(_) => locked.clone(),
         },
-        system.text("/proc/sys/vm/swappiness").unwrap_or_default(),
+        match meminfo.is_empty() {
+            true => "unknown".to_owned(),
+            false => format!("{used} KiB"),
+        },
+        (system.text("/proc/sys/vm/swappiness")).unwrap_or_else(|| "unknown".to_owned()),
         faults.map_or(String::new(), |n| format!(", {n} page faults in a loop"))
     );
     let status = if is_enough && used == 0 && faults.unwrap_or(0) == 0 {
-        Status::Pass
+        pass_if_read(is_read)
     } else {
         Status::Warn
     };
@@ -133,8 +150,8 @@ fn huge_pages(context: &Context) -> Check {
         threshold: "32 free pages of 2 MiB; transparent ones on request or never",
         why: "pools in huge pages miss the translation cache less; the kernel's own merging stops threads",
     };
-    let meminfo = context.system.text("/proc/meminfo").unwrap_or_default();
-    let free = field_kib(&meminfo, "HugePages_Free").unwrap_or(0);
+    let meminfo = context.system.text("/proc/meminfo");
+    let free = (meminfo.as_deref()).map(|text| field_kib(text, "HugePages_Free").unwrap_or(0));
     let transparent = context
         .system
         .choice("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -143,13 +160,14 @@ fn huge_pages(context: &Context) -> Check {
         .system
         .text("/proc/mounts")
         .is_some_and(|mounts| mounts.contains(" hugetlbfs "));
-    let status = if free as i64 >= HUGE_PAGES_NEEDED && transparent != "always" {
-        Status::Pass
-    } else {
-        Status::Warn
+    let is_good = free.is_none_or(|free| free >= HUGE_PAGES_NEEDED) && transparent != "always";
+    let status = match is_good {
+        true => pass_if_read(free.is_some() && transparent != "unknown"),
+        false => Status::Warn,
     };
     let value = format!(
-        "{free} free, transparent {transparent}, hugetlbfs {}",
+        "{} free, transparent {transparent}, hugetlbfs {}",
+        free.map_or("unknown".to_owned(), |free| free.to_string()),
         if is_mounted { "mounted" } else { "not mounted" }
     );
     let fix =

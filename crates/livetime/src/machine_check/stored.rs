@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use serde_json::Value;
 
 use super::Diagnosis;
@@ -45,7 +46,8 @@ pub(crate) fn keep(diagnosis: &Diagnosis) -> std::io::Result<()> {
 pub(crate) fn last() -> Option<LastVerdict> {
     let path = path()?;
     let written = std::fs::metadata(&path).ok()?.modified().ok()?;
-    let document: Value = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+    let document: Value =
+        serde_json::from_str(&plain_file::read_text(&path, TEXT_BYTES_MAX).ok()?).ok()?;
     Some(LastVerdict {
         verdict: document["verdict"].as_str()?.to_owned(),
         age: SystemTime::now()

@@ -43,21 +43,24 @@ fn network(context: &Context) -> Check {
             )
         })
         .collect();
-    let maximum = system.number("/proc/sys/net/core/rmem_max").unwrap_or(0);
+    let has_list = system.has("/sys/class/net");
+    let maximum = system.number("/proc/sys/net/core/rmem_max");
     let poll = system.number("/proc/sys/net/core/busy_poll").unwrap_or(0);
     let value = format!(
-        "rmem_max {} KiB, busy_poll {poll} us, {}",
-        maximum >> 10,
-        if interfaces.is_empty() {
-            "no interface".to_owned()
-        } else {
-            interfaces.join(", ")
+        "rmem_max {}, busy_poll {poll} us, {}",
+        maximum.map_or("unknown".to_owned(), |bytes| format!("{} KiB", bytes >> 10)),
+        match (interfaces.is_empty(), has_list) {
+            (true, true) => "no interface".to_owned(),
+            (true, false) => "interfaces unknown".to_owned(),
+            (false, _) => interfaces.join(", "),
         }
     );
-    let status = match (interfaces.is_empty(), maximum >= RECEIVE_BUFFER) {
-        (true, _) => Status::NotApplicable,
-        (false, true) => Status::Pass,
-        (false, false) => Status::Warn,
+    let status = match maximum {
+        _ if !has_list => Status::Unknown,
+        _ if interfaces.is_empty() => Status::NotApplicable,
+        None => Status::Unknown,
+        Some(bytes) if bytes >= RECEIVE_BUFFER => Status::Pass,
+        Some(_) => Status::Warn,
     };
     let fix = "sysctl -w net.core.rmem_max=16777216 net.core.wmem_max=16777216; on data interfaces \
                ip link set dev NAME mtu 9000 and ethtool -C NAME rx-usecs 0";
@@ -145,14 +148,15 @@ fn time_of_day(context: &Context) -> Check {
         .into_iter()
         .filter(|daemon| system.is_running(daemon))
         .collect();
+    let sees_processes = system.has("/proc/self");
     let offset = tai_offset_s();
     let has_ptp = !system.names("/sys/class/ptp").is_empty();
     let value = format!(
         "{}, TAI {offset} s ahead of UTC, {}",
-        if daemons.is_empty() {
-            "nothing synchronises the clock".to_owned()
-        } else {
-            daemons.join(", ")
+        match (daemons.is_empty(), sees_processes) {
+            (true, true) => "nothing synchronises the clock".to_owned(),
+            (true, false) => "what synchronises the clock is unknown".to_owned(),
+            (false, _) => daemons.join(", "),
         },
         if has_ptp {
             "PTP clock there"
@@ -160,10 +164,11 @@ fn time_of_day(context: &Context) -> Check {
             "no PTP clock"
         }
     );
-    let status = if daemons.is_empty() || offset == 0 {
-        Status::Warn
-    } else {
-        Status::Pass
+    let status = match (daemons.is_empty(), offset) {
+        (_, 0) => Status::Warn,
+        (true, _) if sees_processes => Status::Warn,
+        (true, _) => Status::Unknown,
+        (false, _) => Status::Pass,
     };
     let fix = "start chronyd (or ptp4l and phc2sys), with leapsectz right/UTC so that it sets the TAI offset";
     question.answer(status, value, fix)

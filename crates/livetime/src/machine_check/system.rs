@@ -1,6 +1,6 @@
 //! What the kernel tells in files, read below a root so that tests can make up a machine.
 //!
-//! A file that is not there or cannot be read is `None`; no check fails for that alone.
+//! A file that is not there or cannot be read is `None`; no check fails for that alone, nor passes.
 
 #[cfg(test)]
 use std::path::Path;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_source::{ArrivalConfig, ArrivalKind};
 use livetime_study::bench::card_readout::CardOptions;
 use livetime_study::bench::card_stream::{BYTES_MAX, CHANNELS_MAX};
@@ -322,8 +323,8 @@ fn measure_cards(
 /// A document of this bench that was kept.
 fn read(path: &Path, what: What) -> Result<Value, String> {
     let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let text = plain_file::read_text_from_any(path, TEXT_BYTES_MAX)
+        .map_err(|error| format!("cannot read {shown}: {error}"))?;
     let document =
         serde_json::from_str(&text).map_err(|error| format!("{shown} is no JSON: {error}"))?;
     let name = what.key();

@@ -148,6 +148,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     text += &host_lines(hosts);
     let notes = config::run_notes(&loaded.config, processes);
     let notes = notes.into_iter().chain(config::memory_note(&loaded.config));
+    let as_processes = (!processes).then(|| config::processes_note(&loaded.config));
+    let notes = notes.chain(as_processes.flatten());
     for note in notes.chain(file_notes) {
         text += &format!("  note     {note}\n");
     }

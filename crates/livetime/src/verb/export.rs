@@ -24,6 +24,7 @@ use livetime_wire::slink::FragmentStatus;
 
 use crate::console::{print, say};
 use crate::exit;
+use crate::output_place;
 
 /// Version of the events made here: ROBs directly in the event.
 const VERSION: u32 = 0x0400_0000;
@@ -127,7 +128,8 @@ fn export_to(options: &Options, run: RunFolder) -> Result<Exported, String> {
     };
     let file = File::create_new(path)
         .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
-    export(&options.run, run, BufWriter::new(file))
+    let written = export(&options.run, run, BufWriter::new(file));
+    written.inspect_err(|_| output_place::remove_unfinished(path))
 }
 
 /// Has the Python package write the file; its messages and its progress go where ours would.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use livetime_node::ChainConfig;
 use livetime_node::link::{StreamSource, frames_file};
@@ -20,6 +20,7 @@ use livetime_wire::decision::mix64;
 use livetime_wire::fragment::FragmentView;
 use serde_json::{Value, json};
 
+use crate::output_place::remove_unfinished;
 use crate::verb::pattern_link::{self, LinkKind, PatternLink};
 
 /// Trigger type of the fragments, as of a run's own triggers.
@@ -78,10 +79,24 @@ impl Fragments {
 /// # Errors
 /// What the system says of the folder or a file; a file that is there is not written over.
 pub(crate) fn write_frames(chain: &ChainConfig, events: u64, folder: &Path) -> io::Result<Value> {
+    let mut made = Vec::new();
+    let written = write_frames_into(chain, events, folder, &mut made);
+    written.inspect_err(|_| made.iter().for_each(|path| remove_unfinished(path)))
+}
+
+/// As [`write_frames`]; says which files it has made.
+fn write_frames_into(
+    chain: &ChainConfig,
+    events: u64,
+    folder: &Path,
+    made: &mut Vec<PathBuf>,
+) -> io::Result<Value> {
     fs::create_dir_all(folder)?;
     let sources = chain.detector_sources();
     let files = sources.iter().map(|source| {
-        let file = File::create_new(frames_file(folder, *source))?;
+        let path = frames_file(folder, *source);
+        let file = File::create_new(&path)?;
+        made.push(path);
         Ok(StreamSource::new(BufWriter::new(file)))
     });
     let mut files = files.collect::<io::Result<Vec<_>>>()?;

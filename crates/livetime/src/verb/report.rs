@@ -1,12 +1,12 @@
 //! `livetime report DIR`: the report page of a run directory, from its files alone.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use livetime_client::RunFolder;
 use livetime_node::chain_plan::FRONT_END;
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_store::{Histogram, RunSummary};
 use livetime_study::plot::{Axis, HistogramPlot, LinePlot, Scale, Series};
 use livetime_study::report::{Figure, Report};
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         .clone()
         .unwrap_or_else(|| options.directory.join("report.html"));
     let place = output_place::check_page(&output);
-    let write = || write_report(&options.directory, &output, Duration::ZERO, &mut || false);
+    let write = || write_again(&options.directory, &output);
     match place.and_then(|()| write()) {
         Ok(shortage) => {
             let printed = exit::after_printing(print_line(output.display()));
@@ -74,23 +74,26 @@ impl Shortage {
     }
 }
 
-/// Writes the report of a run directory; what its files lack of what the run stored. It reads all events,
-/// between which it asks whether to stop; a disk without room is waited for as long as `patience`.
-///
-/// # Errors
-/// What could not be read or written, in one sentence, or that it was stopped.
-pub(crate) fn write_report(
-    directory: &Path,
-    output: &Path,
-    patience: Duration,
-    is_stopped: &mut dyn FnMut() -> bool,
-) -> Result<Option<Shortage>, String> {
-    let read = |name: &str| {
-        let path = directory.join(name);
-        fs::read_to_string(&path)
-            .map_err(|error| format!("cannot read {}: {error}", path.display()))
-    };
-    let summary_json = read("summary.json").map_err(|error| {
+/// Why there is no report of a run.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoPage {
+    /// Somebody has stopped it.
+    #[error("stopped while the report was made; `livetime report {}` makes it", .0.display())]
+    Stopped(PathBuf),
+    /// What could not be read or written, in one sentence.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for NoPage {
+    fn from(error: String) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Writes the report of a run directory by its summary there.
+fn write_again(directory: &Path, output: &Path) -> Result<Option<Shortage>, String> {
+    let summary = read_file(directory, "summary.json").map_err(|error| {
         let Ok(run) = RunFolder::open(directory) else {
             return error;
         };
@@ -103,21 +106,41 @@ pub(crate) fn write_report(
         let directory = directory.display();
         format!("{error}: {reason}; `livetime inspect {directory}` says what is in its files")
     })?;
-    let summary: RunSummary = serde_json::from_str(&summary_json).map_err(|error| {
-        format!(
-            "{} is no run summary: {error}",
-            directory.join("summary.json").display()
-        )
+    let page = write_page(directory, &summary, output, Duration::ZERO, &mut || false);
+    page.map_err(|error| error.to_string())
+}
+
+fn read_file(directory: &Path, name: &str) -> Result<String, String> {
+    let path = directory.join(name);
+    plain_file::read_text(&path, TEXT_BYTES_MAX)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// Writes the report of a run directory with this summary; what its files lack of what the run stored.
+/// It reads all events, between which it asks whether to stop; a disk without room is waited for as long
+/// as `patience`.
+///
+/// # Errors
+/// [`NoPage`].
+pub(crate) fn write_page(
+    directory: &Path,
+    summary_json: &str,
+    output: &Path,
+    patience: Duration,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> Result<Option<Shortage>, NoPage> {
+    let summary: RunSummary = serde_json::from_str(summary_json).map_err(|error| {
+        let path = directory.join("summary.json");
+        format!("{} is no run summary: {error}", path.display())
     })?;
-    let config = read("config.toml")?;
+    let config = read_file(directory, "config.toml")?;
     let stored = read_stored(directory, is_stopped);
     let stored = stored.map_err(|error| format!("cannot read the run: {error}"))?;
-    let stored = stored.ok_or_else(|| {
-        let directory = directory.display();
-        format!("stopped while the report was made; `livetime report {directory}` makes it")
-    })?;
+    let Some(stored) = stored else {
+        return Err(NoPage::Stopped(directory.to_owned()));
+    };
     let spill = spill_figure(&config, directory)?;
-    let mut report = page(&summary, config, summary_json, &stored);
+    let mut report = page(&summary, config, summary_json.to_owned(), &stored);
     report.figures.splice(0..0, spill);
     output_place::write_when_room(output, report.to_html(), patience, is_stopped)?;
     let directory = directory.display();
@@ -408,6 +431,8 @@ fn rate_figure(summary: &RunSummary) -> Option<Figure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use livetime_store::summary::{Latencies, RunIdentification};
     use livetime_store::{Condition, RunBegin, RunEnd, RunWriter, WriterLimits};
     use livetime_wire::{ChainCounts, LossCounts, RunNumber};
@@ -437,12 +462,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write_run(folder.path());
         let page = folder.path().join("report.html");
-        let stopped = write_report(folder.path(), &page, Duration::ZERO, &mut || true).unwrap_err();
+        let summary = fs::read_to_string(folder.path().join("summary.json")).unwrap();
+        let write = |is_stopped: bool| {
+            let mut stop = || is_stopped;
+            write_page(folder.path(), &summary, &page, Duration::ZERO, &mut stop)
+        };
+        let stopped = write(true).unwrap_err();
+        assert_eq!(stopped, NoPage::Stopped(folder.path().to_owned()));
         let said = format!("`livetime report {}` makes it", folder.path().display());
-        assert!(stopped.ends_with(&said), "{stopped}");
+        assert!(stopped.to_string().ends_with(&said), "{stopped}");
         assert!(!page.exists());
-        let written = write_report(folder.path(), &page, Duration::ZERO, &mut || false);
-        assert_eq!(written, Ok(None));
+        assert_eq!(write(false), Ok(None));
         assert!(page.is_file());
     }
 }

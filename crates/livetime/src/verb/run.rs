@@ -20,18 +20,22 @@ use livetime_node::process::{Launcher, LossPolicy, ProcessFault};
 use livetime_node::{
     Chain, ChainConfig, ChainOutcome, FilterConfig, LinkFault, RateSample, RunFiles, stored_latency,
 };
-use livetime_store::{Condition, Histogram, NoteError, RunBegin, RunEnd, RunNote, RunSummary};
+use livetime_shm::with_limit;
+use livetime_store::{
+    Condition, Histogram, NOTES_MAX, NoteError, RunBegin, RunEnd, RunNote, RunSummary,
+};
 use livetime_wire::{ByteSize, DurationNs, RateHz, RunNs, TaiNs};
 use signal_hook::iterator::Signals;
 
 use crate::command_words::shell_words;
 use crate::config::{self, HostTable, Loaded, Overrides, RunConfig, RunFault};
 use crate::console::readers::Readers;
-use crate::console::{say, with_causes};
+use crate::console::{say, with_remedy};
 use crate::end_at_once;
 use crate::ending_signal::is_hang_up;
 use crate::exit;
 use crate::filter_of_run;
+use crate::option_values::whole_number;
 use crate::output_place;
 use crate::run_control::{RunControl, SOCKET};
 use crate::run_directory::RunDirectory;
@@ -42,7 +46,7 @@ use crate::run_hosts::RunHosts;
 use crate::run_live::LiveDisplay;
 use crate::run_summary::{self, RunFacts};
 use crate::run_watch::{Ending, RunWatch};
-use crate::verb::report::write_report;
+use crate::verb::report::{NoPage, write_page};
 use crate::verb::role;
 use crate::writer_places;
 
@@ -61,13 +65,13 @@ pub(crate) struct SourceOptions {
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Seed of the generator
-    #[arg(long)]
+    #[arg(long, value_parser = whole_number)]
     seed: Option<u64>,
     /// End after this time of data taking, such as 10s
     #[arg(long, value_name = "TIME", value_parser = config::parse_quantity::<DurationNs>)]
     duration: Option<DurationNs>,
     /// End after this number of accepted triggers
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole_number)]
     triggers: Option<u64>,
     /// Wait for a free Level-2 buffer instead of refusing: equal seeds give equal runs
     #[arg(long)]
@@ -96,6 +100,7 @@ impl SourceOptions {
             rate: self.rate,
             events: self.events.clone(),
             paused: self.paused,
+            processes: false,
         }
     }
 
@@ -170,7 +175,18 @@ fn note_at_start(text: &str) -> Result<RunNote, NoteError> {
 /// Runs the chain.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let source = &options.source;
-    let loaded = match config::load_with_files(&source.config, &source.overrides()) {
+    if options.note.len() > NOTES_MAX {
+        say(format_args!(
+            "error: `--note` is given {} times; a run has at most {NOTES_MAX} notes",
+            options.note.len()
+        ));
+        return exit::usage();
+    }
+    let overrides = Overrides {
+        processes: options.processes,
+        ..source.overrides()
+    };
+    let loaded = match config::load_with_files(&source.config, &overrides) {
         Ok((loaded, notes)) => {
             notes
                 .iter()
@@ -186,7 +202,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let mut readers = match Readers::begin() {
         Ok(readers) => readers,
         Err(error) => {
-            say(format_args!("error: the run cannot be watched: {error}"));
+            say(format_args!("error: {}", NotWatched(error)));
             return exit::PROBLEM;
         }
     };
@@ -196,7 +212,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         Err(error) => {
             match error.downcast_ref::<NotBegun>() {
                 Some(NotBegun(why)) => say(why.trim_end()),
-                None => say(format_args!("error: {}", with_causes(error.as_ref()))),
+                None => say(format_args!("error: {}", with_remedy(error.as_ref()))),
             }
             exit::PROBLEM
         }
@@ -204,6 +220,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     readers.flush();
     code
 }
+
+/// Signals and talk need descriptors and a thread.
+#[derive(Debug, thiserror::Error)]
+#[error("the run cannot be watched: {}", with_limit(.0))]
+struct NotWatched(std::io::Error);
 
 /// Why a run has not begun, in words that need none around them: rendered problems, for instance.
 #[derive(Debug, thiserror::Error)]
@@ -225,6 +246,7 @@ fn take_data(
     let signals = &mut readers.signals;
     let start = || hosts_of(&options.source, &text, &config.hosts, signals);
     let hosts = has_hosts.then(start).transpose()?;
+    let end_signals = end_at_once::signals().map_err(NotWatched)?;
     let directory = RunDirectory::create(&config.directory, options.out.as_deref())?;
     let RunConfig {
         mut chain, on_loss, ..
@@ -243,9 +265,8 @@ fn take_data(
     let started = start_chain(&chain, files, launcher, on_loss, faults.roles);
     let mut running = started.inspect_err(|_| directory.abandon())?;
     let control = control_of(&directory, running.is_paused()).map(Arc::new);
-    running.heed_end(end_at_once::ask(
-        control.as_ref().map(Arc::downgrade).unwrap_or_default(),
-    )?);
+    let to_orders = control.as_ref().map(Arc::downgrade).unwrap_or_default();
+    running.heed_end(end_at_once::ask(end_signals, to_orders));
     running.plan_stream_faults(faults.streams);
     let mut display = LiveDisplay::new(&chain);
     let mut histograms = HistogramFile::of(directory.path());
@@ -462,7 +483,8 @@ fn control_of(directory: &RunDirectory, is_paused: bool) -> Option<RunControl> {
     if let Err(error) = &control {
         let socket = directory.file(SOCKET).display().to_string();
         say(format_args!(
-            "warning: this run takes no orders: cannot make {socket}: {error}"
+            "warning: this run takes no orders: cannot make {socket}: {}",
+            with_limit(error)
         ));
     }
     control.ok()
@@ -579,31 +601,55 @@ fn write_files(
     readers: &mut Readers,
     patience: Duration,
 ) -> Vec<String> {
-    let [summary_file, config, report] =
-        ["summary.json", "config.toml", "report.html"].map(|name| directory.file(name));
-    let mut files = match RunFolder::paths(directory.path()) {
-        Ok(paths) if !paths.is_empty() => paths,
-        _ => vec![directory.file("events.mcap")],
-    };
-    files.extend(packet_files_of(directory.path()));
-    files.extend(Some(directory.file(filter_of_run::FILE)).filter(|file| file.is_file()));
-    files.extend([summary_file.clone(), config, report.clone()]);
-    let texts = files.iter().map(|path| path.display().to_string());
-    summary.files = texts.collect();
-    let mut errors = Vec::new();
-    let json = serde_json::to_string_pretty(&summary).unwrap_or_default();
+    let [summary_file, report] = ["summary.json", "report.html"].map(|name| directory.file(name));
     let mut is_stopped = stopped_by_signal(readers);
-    match output_place::write_when_room(&summary_file, json + "\n", patience, &mut is_stopped) {
-        Ok(()) => match write_report(directory.path(), &report, patience, &mut is_stopped) {
-            Ok(shortage) => errors.extend(shortage.and_then(|shortage| shortage.of_run())),
-            Err(error) => errors.push(error),
-        },
-        Err(error) => errors.push(error),
+    let to_json =
+        |summary: &RunSummary| serde_json::to_string_pretty(summary).unwrap_or_default() + "\n";
+    // The report is no file of the run before it is there, whatever happens meanwhile.
+    summary.files = files_of(directory, &[&summary_file]);
+    let json = to_json(summary);
+    if let Err(error) =
+        output_place::write_when_room(&summary_file, json, patience, &mut is_stopped)
+    {
+        summary.files = files_of(directory, &[]);
+        return vec![error];
     }
-    if !errors.is_empty() {
-        (summary.files).retain(|file| std::path::Path::new(file).is_file());
+    let without_report = std::mem::take(&mut summary.files);
+    summary.files = files_of(directory, &[&summary_file, &report]);
+    let json = to_json(summary);
+    let mut errors = Vec::new();
+    match write_page(directory.path(), &json, &report, patience, &mut is_stopped) {
+        Ok(shortage) => {
+            errors.extend(shortage.and_then(|shortage| shortage.of_run()));
+            match output_place::write_when_room(&summary_file, json, patience, &mut is_stopped) {
+                Ok(()) => return errors,
+                Err(error) => errors.push(error),
+            }
+        }
+        Err(stopped @ NoPage::Stopped(_)) => say(format_args!("warning: {stopped}")),
+        Err(NoPage::Failed(error)) => errors.push(error),
     }
+    // What is printed and what is kept are the same.
+    summary.files = without_report;
     errors
+}
+
+/// The files of a run that are there, and those that are `written`, in the order of the summary.
+fn files_of(directory: &RunDirectory, written: &[&PathBuf]) -> Vec<String> {
+    let events = RunFolder::paths(directory.path()).unwrap_or_default();
+    let others = [
+        filter_of_run::FILE,
+        "summary.json",
+        "config.toml",
+        "report.html",
+    ];
+    let files = (events.into_iter())
+        .chain(packet_files_of(directory.path()))
+        .chain(others.map(|name| directory.file(name)));
+    files
+        .filter(|file| written.contains(&file) || file.exists())
+        .map(|file| file.display().to_string())
+        .collect()
 }
 
 /// Whether a signal asks for the end of what is done when the run has ended. Those that came until now

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use livetime_node::ChainConfig;
@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::config::{self, Overrides};
 use crate::console::{print_line, say};
 use crate::exit;
+use crate::option_values::whole_number;
 use crate::output_place;
 use crate::verb::{pattern, played_source};
 
@@ -37,6 +38,7 @@ pub(crate) struct Options {
         long,
         value_name = "N",
         default_value_t = 1000,
+        value_parser = whole_number,
         conflicts_with = "pattern"
     )]
     triggers: u64,
@@ -44,7 +46,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "pattern")]
     events: Option<PathBuf>,
     /// Seed of the generator
-    #[arg(long)]
+    #[arg(long, value_parser = whole_number)]
     seed: Option<u64>,
     /// Add the Level-2 decisions before and after prescale
     #[arg(long, conflicts_with_all = ["link", "pattern", "frames"])]
@@ -86,8 +88,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         return exit::PROBLEM;
     }
     let written = match &options.jsonl {
-        Some(path) => File::create(path)
-            .and_then(|file| write_lines(options, &loaded.config.chain, BufWriter::new(file))),
+        Some(path) => write_file(path, options, &loaded.config.chain),
         None => write_lines(options, &loaded.config.chain, std::io::stdout().lock()),
     };
     match written {
@@ -105,6 +106,19 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             exit::PROBLEM
         }
     }
+}
+
+/// Writes the lines into a file, or into what is there and no plain file; of a file that was made here
+/// nothing is left when that fails.
+fn write_file(path: &Path, options: &Options, chain: &ChainConfig) -> std::io::Result<()> {
+    let is_made_here = std::fs::symlink_metadata(path).is_err();
+    let file = File::create(path)?;
+    let written = write_lines(options, chain, BufWriter::new(file));
+    written.inspect_err(|_| {
+        if is_made_here {
+            output_place::remove_unfinished(path);
+        }
+    })
 }
 
 /// Plays the fragments, if that is asked for.

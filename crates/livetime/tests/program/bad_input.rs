@@ -340,11 +340,13 @@ fn bad_events_are_named_with_line_and_column() {
     assert!(!bench.path("runs").exists(), "nothing was started");
 }
 
+const WHOLE_NUMBER: &str = "write a whole number, 0 to 18446744073709551615";
+
 #[test]
 fn usage_errors_end_with_2_and_say_how_it_is_written() {
     let bench = Workbench::new();
     bench.write("run.toml", SMALL);
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 13] = [
         (&[], "Usage: livetime"),
         (&["fly"], "unrecognized subcommand"),
         (&["run"], "<CONFIG>"),
@@ -357,6 +359,14 @@ fn usage_errors_end_with_2_and_say_how_it_is_written() {
             "write a time with unit",
         ),
         (&["run", "run.toml", "--seed", "many"], "--seed"),
+        // A minus does not make another option of a value.
+        (&["run", "run.toml", "--seed", "-1"], WHOLE_NUMBER),
+        (&["run", "run.toml", "--triggers", "-1"], WHOLE_NUMBER),
+        (&["source", "run.toml", "--triggers", "-1"], WHOLE_NUMBER),
+        (
+            &["run", "run.toml", "--duration", "-1s"],
+            "invalid value '-1s' for '--duration",
+        ),
         (
             &["run", "run.toml", "--fault", "link-down:3"],
             "link-down:3@4s+1s",

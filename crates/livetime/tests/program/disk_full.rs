@@ -176,3 +176,47 @@ fn the_status_says_that_trigger_packets_are_not_recorded() {
     running.signal(Signal::INT);
     running.finish().ended_with(0);
 }
+
+/// A part of a result is none, and would be in the way of the next try.
+#[test]
+fn what_could_not_be_written_to_its_end_is_not_left() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let run = [
+        "run",
+        "small.toml",
+        "--triggers",
+        "400",
+        "--lossless",
+        "--out",
+        "out",
+    ];
+    bench.run(&run).ended_with(0);
+    for (arguments, left) in [
+        (
+            &["export", "out", "--format", "bytestream", "--out", "x"][..],
+            "x",
+        ),
+        (
+            &["source", "small.toml", "--triggers", "4000", "--jsonl", "y"],
+            "y",
+        ),
+        (
+            &[
+                "source",
+                "small.toml",
+                "--triggers",
+                "4000",
+                "--frames",
+                "z",
+            ],
+            "z/510000.frames",
+        ),
+    ] {
+        let done = finished(bench.command_after(&limit(16), arguments)).ended_with(1);
+        assert!(done.err.contains("File too large"), "{}", done.err);
+        assert!(!bench.path(left).exists(), "{left}");
+        bench.run(arguments).ended_with(0);
+        assert!(bench.path(left).is_file(), "{left}");
+    }
+}

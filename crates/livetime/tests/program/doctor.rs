@@ -31,7 +31,7 @@ fn all_checks_answer_with_value_threshold_reason_and_remedy() {
             );
         }
         let status = check["status"].as_str().expect("a status");
-        let is_wrong = ["WARN", "FAIL"].contains(&status);
+        let is_wrong = ["WARN", "FAIL", "unknown"].contains(&status);
         assert!(
             is_wrong || ["PASS", "not applicable"].contains(&status),
             "{check}"
@@ -77,4 +77,32 @@ fn checks_are_chosen_by_number_and_unknown_ones_are_a_usage_error() {
     assert_eq!(checks(&document).len(), 2);
     assert_ne!(document["verdict"], "real-time ready");
     bench.run(&["doctor", "--only", "18"]).ended_with(2);
+}
+
+#[test]
+fn a_machine_that_shows_nothing_passes_nothing_that_is_read_there() {
+    let bench = Workbench::new();
+    let mut command = std::process::Command::new("unshare");
+    let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+    let program = env!("CARGO_BIN_EXE_livetime");
+    command.args(["-m", "sh", "-c", script, program]);
+    command.args(["doctor", "--quick", "--only", "1,9,12,13", "--json"]);
+    command.current_dir(bench.path("."));
+    let done = finished(command);
+    if !done.out.starts_with('{') {
+        println!("SKIPPED: a folder of one's own for /proc is not permitted");
+        return;
+    }
+    for check in checks(&done.ended_with(0).document()) {
+        assert!(
+            ["unknown", "WARN"].contains(&check["status"].as_str().expect("a status")),
+            "{check}"
+        );
+        assert!(
+            check["value"]
+                .as_str()
+                .is_some_and(|value| value.contains("unknown")),
+            "{check}"
+        );
+    }
 }

@@ -49,3 +49,26 @@ fn names_that_are_no_text_are_taken_and_shown_as_far_as_they_are() {
     bench.run(&again).ended_with(0);
     assert!(path(page).is_file());
 }
+
+/// A name may hold orders to a terminal: they are shown and not given.
+#[test]
+fn control_characters_of_a_name_reach_no_terminal() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let out = "a\u{1b}[31mb";
+    let run = bench.run(&[
+        "run",
+        "small.toml",
+        "--triggers",
+        "100",
+        "--lossless",
+        "--out",
+        out,
+    ]);
+    let run = run.ended_with(0);
+    for said in [&run.err, &run.out] {
+        assert!(said.contains(r"a\u001b[31mb"), "{said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+    }
+    assert!(bench.path(out).join("report.html").is_file());
+}

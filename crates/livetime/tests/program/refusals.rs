@@ -58,6 +58,34 @@ fn filter_units_that_could_not_join_are_noted_and_refused() {
     assert!(!quiet.contains("units_max"), "{quiet}");
 }
 
+/// Threads share all pages of their process. Processes open them one by one, and it is for the command
+/// to say which of both the roles are.
+#[test]
+fn more_processes_than_can_open_the_pages_are_refused_before_the_start() {
+    let bench = Workbench::new();
+    let allowed =
+        "allowed: at most 26: 30 processes can, of which src0 ru0 wr0 and the one that makes";
+    let said = ["R0107", "`filter.units` is 27", allowed];
+    let with = |keys: &str, tables: &str| {
+        let filter = format!("[filter]\n{keys}");
+        bench.write("run.toml", changed(SMALL, "[filter]", &filter) + tables);
+    };
+    with("units = 27", "");
+    let noted = bench.run(&["check", "run.toml"]).ended_with(0).out;
+    assert!(noted.contains("`run --processes` refuses this"), "{noted}");
+    refused(&bench, &["run", "run.toml", "--processes"], 1, &said);
+    with("units = 27", "\n[workers]\nprocesses = true\n");
+    refused(&bench, &["check", "run.toml"], 1, &said);
+    // Filter units join a run of processes alone, at any time.
+    with("units_max = 27", "");
+    let said = ["R0107", "`filter.units_max` is 27", allowed];
+    refused(&bench, &["check", "run.toml"], 1, &said);
+    with("units = 26", "\n[workers]\nprocesses = true\n");
+    let quiet = bench.run(&["check", "run.toml"]).ended_with(0).out;
+    assert!(!quiet.contains("R0107"), "{quiet}");
+    assert!(!bench.path("runs").exists(), "nothing was started");
+}
+
 #[test]
 fn nothing_measured_is_no_measurement() {
     let bench = Workbench::new();

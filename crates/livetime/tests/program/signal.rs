@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::workbench::{
     SMALL, Workbench, assert_conserved, changed, count, flags, lost, lost_in_all, value,
@@ -108,4 +109,38 @@ fn the_second_signal_ends_the_run_at_once_and_its_accounts_are_settled() {
         count(&run, "counts.events_stored")
     );
     assert_eq!(count(&inspected, "checksum_errors"), 0);
+}
+
+/// Given a run that has ended and a signal while its report is made, then the report is left out, which is
+/// no fault, and both documents name the files that are there.
+#[test]
+fn a_signal_while_the_report_is_made_leaves_it_out() {
+    for _ in 0..100 {
+        let bench = Workbench::new();
+        // Each event is stored, and all are read for the report.
+        bench.write("all.toml", changed(SMALL, "prescale = 10", "prescale = 1"));
+        let arguments = ["--triggers", "5000", "--lossless", "--json", "--out", "out"];
+        let mut running = bench.start(&[&["run", "all.toml"][..], &arguments].concat());
+        running.wait_for_bytes(&bench.path("out/summary.json"), 1);
+        running.signal(Signal::TERM);
+        let ended = running.finish().ended_with(0);
+        let (run, kept) = (ended.document(), bench.read("out/summary.json"));
+        let kept: Value = serde_json::from_str(&kept).expect("it is JSON");
+        assert_eq!(kept, run, "what is printed is what is kept");
+        assert_eq!(run["run"]["condition"], "GOOD");
+        let files = run["files"].as_array().expect("a list").iter();
+        let files: Vec<&str> = files.filter_map(Value::as_str).collect();
+        if bench.path("out/report.html").exists() {
+            assert!(files.contains(&"out/report.html"), "{files:?}");
+            continue;
+        }
+        let expected = ["out/events.mcap", "out/summary.json", "out/config.toml"];
+        assert_eq!(files, expected);
+        let said = "warning: stopped while the report was made; `livetime report out` makes it";
+        assert!(ended.err.contains(said), "{}", ended.err);
+        assert!(!ended.err.contains("error: "), "{}", ended.err);
+        bench.run(&["report", "out"]).ended_with(0);
+        return;
+    }
+    panic!("each report was made before the signal came");
 }

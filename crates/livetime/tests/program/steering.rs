@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
 
 use livetime_store::RunReader;
 use rustix::process::Signal;
@@ -220,6 +224,76 @@ fn what_is_noted_of_a_run_is_kept_with_it() {
             .expect("a run file");
     let notes = serde_json::to_value(&file.end().expect("a record").notes).expect("plain");
     assert_eq!(notes, run["notes"]);
+}
+
+/// The limit of what is kept holds from the first note on.
+#[test]
+fn a_run_does_not_begin_with_more_notes_than_it_may_have() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let noted = |count: usize| {
+        let notes = ["--note", "x"].repeat(count);
+        bench.run(
+            &[
+                &["run", "small.toml", "--triggers", "50", "--json"],
+                &notes[..],
+            ]
+            .concat(),
+        )
+    };
+    let said = noted(1001).ended_with(2).err;
+    let expected = "error: `--note` is given 1001 times; a run has at most 1000 notes";
+    assert!(said.contains(expected), "{said}");
+    assert!(!bench.path("runs").exists(), "nothing has begun");
+    let run = noted(1000).ended_with(0).document();
+    assert_eq!(run["notes"].as_array().map(Vec::len), Some(1000));
+}
+
+/// A connection to the run's socket.
+fn connected(bench: &Workbench) -> UnixStream {
+    UnixStream::connect(bench.path(RUN).join("control")).expect("the run listens")
+}
+
+/// A client that says a byte of a line now and then, and begins anew when the run cuts it off.
+fn say_slowly(control: &Path) {
+    while let Ok(mut stream) = UnixStream::connect(control) {
+        while stream.write_all(b"n").is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Given clients that say nothing, never end their line, or do not read what they have asked for, then the
+/// run does what others order and hears its signals.
+#[test]
+fn a_run_waits_for_no_client() {
+    for options in [&[][..], &["--processes"]] {
+        let bench = Workbench::new();
+        // Its status is more than a socket holds.
+        let note = "x".repeat(1000);
+        let notes = ["--note", &note].repeat(500);
+        let running = started(&bench, &[options, &notes].concat());
+        let control = bench.path(RUN).join("control");
+        // It ends with the run.
+        std::thread::spawn(move || say_slowly(&control));
+        let _silent: Vec<UnixStream> = (0..60).map(|_| connected(&bench)).collect();
+        let deaf = connected(&bench);
+        (&deaf).write_all(b"status\n").expect("there is room");
+        assert_eq!(status(&bench)["state"], "running");
+        let several = connected(&bench);
+        let said = (&several).write_all(b"note one\nnote two\nnote \xff\nresume\n");
+        said.expect("there is room");
+        let mut answers = BufReader::new(several).lines();
+        for begin in ["ok: noted", "ok: noted", "error: a line that is", "error: "] {
+            let answer = answers.next().expect("one each").expect("it is UTF-8");
+            assert!(answer.starts_with(begin), "{answer}");
+        }
+        running.signal(Signal::INT);
+        let run = running.finish().ended_with(0).document();
+        assert_conserved(&run);
+        assert_eq!(run["run"]["condition"], "INTERRUPTED");
+        assert_eq!(run["notes"].as_array().map(Vec::len), Some(502));
+    }
 }
 
 /// With processes the writer's own closes the file: it is told in parts of more than one.

@@ -11,6 +11,7 @@ use livetime_client::RunFolder;
 use livetime_node::packet_log::{PACKET_SOURCE, packet_file_of, packet_files_of};
 use livetime_shm::TscClock;
 use livetime_shm::floor::Samples;
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_store::{FileName, RunBegin, RunSummary, ToldFiles};
 use livetime_trigger::{LevelTwo, LevelTwoNode, Menu};
 use livetime_wire::{L2Mask, TriggerNumber};
@@ -179,7 +180,7 @@ pub(super) fn replay(
 /// The summary of the run, beside its files.
 fn summary_beside(run: &Path) -> Option<RunSummary> {
     let path = packet_file_of(run, 0).with_file_name("summary.json");
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = plain_file::read_text(&path, TEXT_BYTES_MAX).ok()?;
     serde_json::from_str(&text).ok()
 }
 
@@ -193,7 +194,7 @@ impl RunOf {
     /// Of the run directory, or of that of a run file.
     fn beside(run: &Path) -> Self {
         let beside = |name: &str| packet_file_of(run, 0).with_file_name(name);
-        let summary = std::fs::read(beside("summary.json")).ok();
+        let summary = plain_file::read(&beside("summary.json"), TEXT_BYTES_MAX).ok();
         let main = RunFolder::open(&beside(&FileName::default().to_string())).ok();
         Self {
             told: summary.and_then(|text| ToldFiles::read(&text)),

@@ -23,6 +23,7 @@ use crate::command_words;
 use crate::config::{self, Loaded, Overrides};
 use crate::console::{print, print_line, say, with_causes};
 use crate::exit;
+use crate::option_values::whole_number;
 use crate::output_place;
 use crate::run_directory;
 use crate::run_summary::{BUILD_BOUND, RunFacts, latency_of, percent};
@@ -44,10 +45,10 @@ pub(crate) struct Options {
     #[arg(required = true)]
     config: Option<PathBuf>,
     /// Number of triggers; without it `triggers` of `[run]`, or 10000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole_number)]
     triggers: Option<u64>,
     /// Seed of the generator
-    #[arg(long)]
+    #[arg(long, value_parser = whole_number)]
     seed: Option<u64>,
     /// Replay recorded events (CSV) instead of the configured source
     #[arg(long, value_name = "FILE")]

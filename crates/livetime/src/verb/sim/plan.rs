@@ -13,6 +13,7 @@ use livetime_fabric::plan::{
     Bottleneck, EVENTS_USUAL, NetworkKind, PlanOption, PlanRequest, PlanRun, Protocol, Verdict,
 };
 use livetime_fabric::replica::run_all;
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_wire::{BitRate, ByteSize, DurationNs, RateHz};
 use serde_json::{Value, json};
 
@@ -330,7 +331,7 @@ fn size_law(options: &Options) -> Result<SizeLaw, String> {
 /// The sizes of a file, one in bytes a line; `#` starts a comment.
 fn size_list(path: &Path) -> Result<SizeLaw, String> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = plain_file::read_text_from_any(path, TEXT_BYTES_MAX).map_err(|error| {
         format!("cannot read {name}: {error}; name a file with a size in bytes on each line")
     })?;
     let mut sizes = Vec::new();

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use livetime_client::RunFolder;
 use livetime_fabric::chain::SimulatedChain;
 use livetime_node::{ChainConfig, FilterConfig};
+use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
 use livetime_store::{RunBegin, RunReader, RunSummary};
 use livetime_trigger::PathConfig;
 use livetime_wire::RunNumber;
@@ -108,7 +109,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 fn try_run(options: &Options) -> Result<bool, String> {
     let path = options.run.join("summary.json");
-    let text = std::fs::read_to_string(&path).map_err(|error| {
+    let text = plain_file::read_text(&path, TEXT_BYTES_MAX).map_err(|error| {
         let help = "name the directory of a run that has ended, such as runs/000042";
         format!(
             "error: cannot read {}: {error}\nhelp: {help}",

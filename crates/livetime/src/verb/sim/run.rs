@@ -18,6 +18,7 @@ use crate::command_words;
 use crate::config::{LoadedScenario, ScenarioOverrides, load_scenario};
 use crate::console::{print, print_line, say};
 use crate::exit;
+use crate::option_values::whole_number;
 use crate::output_place::{self, Remade};
 use crate::run_summary::config_hash;
 
@@ -69,7 +70,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", conflicts_with = "scenario", value_parser = preset::parse_name)]
     preset: Option<String>,
     /// Seed instead of that of the scenario
-    #[arg(long)]
+    #[arg(long, value_parser = whole_number)]
     seed: Option<u64>,
     /// Level instead of that of the scenario: packet, flit or analytic
     #[arg(long)]
