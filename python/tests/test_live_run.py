@@ -68,7 +68,8 @@ def test_a_run_is_paused_resumed_and_stopped(running):
     out, _ = process.communicate()
     summary = json.loads(out)
     assert process.returncode == 0
-    assert summary["conserved"] and summary["run"]["condition"] == "INTERRUPTED"
+    # On a busy machine events may be incomplete.
+    assert summary["conserved"] and "INTERRUPTED" in summary["run"]["condition"].split("|")
     assert summary["roles"]["src0"]["pauses"] == 1
     run = livetime.open(live.directory)
     ((seconds, text),) = run.notes
