@@ -309,12 +309,13 @@ impl RoleHosts {
         leaves
     }
 
-    /// A host is gone, and with it all its roles.
+    /// A host is gone, and with it all its roles. Why it left counts more than that it is not heard, if
+    /// it could say so.
     pub fn handle_host_gone(&self, host: &str, reason: &str) {
         let mut state = self.state();
-        if let Some(host) = state.hosts.get_mut(host) {
-            host.gone.get_or_insert(reason.to_owned());
-        }
+        let said =
+            (state.hosts.get_mut(host)).map(|host| host.gone.get_or_insert(reason.to_owned()));
+        let reason = said.map_or_else(|| reason.to_owned(), |said| said.clone());
         let roles = state.roles.values_mut().filter(|role| role.host == host);
         for role in roles.filter(|role| role.exit.is_none()) {
             role.end(format!("host {host}: {reason}"));
@@ -442,5 +443,43 @@ fn tell_phases(shared: &Weak<Shared>, page: &RunPage) {
             }
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The exit of the only role of a host that is gone after these reports.
+    fn exit_after(reports: &[HostReport]) -> Option<String> {
+        let preparation = Preparation {
+            placement: vec![("ru0".to_owned(), "a".to_owned())],
+            ..Preparation::default()
+        };
+        let hosts = RoleHosts::new(preparation, Box::new(|_, _| {}));
+        let (_theirs, ours) = control_pair().expect("a socket pair");
+        let role = Role {
+            host: "a".to_owned(),
+            socket: Arc::new(UnixStream::from(ours)),
+            process: None,
+            exit: None,
+            is_reaped: false,
+            holds_dropped: 0,
+        };
+        hosts.state().roles.insert(3, role);
+        for report in reports {
+            hosts.handle_report("a", &report.to_bytes());
+        }
+        hosts.handle_host_gone("a", "it is not heard any more");
+        let state = hosts.state();
+        state.roles.get(&3).and_then(|role| role.exit.clone())
+    }
+
+    #[test]
+    fn why_a_host_left_is_said_of_its_roles_though_it_could_not_say_how_they_ended() {
+        let silent = exit_after(&[]);
+        assert_eq!(silent.as_deref(), Some("host a: it is not heard any more"));
+        let left = exit_after(&[HostReport::Leaving("ended by SIGTERM".to_owned())]);
+        assert_eq!(left.as_deref(), Some("host a: ended by SIGTERM"));
     }
 }
