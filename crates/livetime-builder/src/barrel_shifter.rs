@@ -364,6 +364,8 @@ impl BarrelShifter {
     }
 
     /// As [`BarrelShifter::poll_block`], in place of what is in `block`; false if there is none.
+    // In line: in a simulated network this is a good part of what a block costs.
+    #[inline(always)]
     pub fn poll_block_into(&mut self, now: RunNs, block: &mut Block) -> bool {
         let Some(to) = self.poll_turn(now) else {
             return false;

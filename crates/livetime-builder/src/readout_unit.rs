@@ -263,6 +263,8 @@ impl ReadoutUnit {
     /// never refuses what may stay; were it asked first, it might replace a fragment whose pages a
     /// builder unit reads. A damaged trigger number may have taken the place of a good fragment:
     /// as long as nobody reads that one's pages the good one still gets it.
+    // In line, as all that is called for each fragment: large programs do not by themselves.
+    #[inline(always)]
     pub fn handle_fragment(
         &mut self,
         now: RunNs,
@@ -381,6 +383,8 @@ impl ReadoutUnit {
     }
 
     /// Takes a message of the supervisor or a builder unit.
+    // In line, as above.
+    #[inline(always)]
     pub fn handle_message(&mut self, now: RunNs, envelope: &Envelope) -> Handled {
         self.take_message(now, envelope, AtOnce::nothing())
     }
@@ -624,6 +628,8 @@ impl ReadoutUnit {
 
     /// The next thing to do. Fragments of one event go out together, events in the order in which
     /// they were asked for.
+    // In line, as above.
+    #[inline(always)]
     pub fn poll_output(&mut self) -> Option<ReadoutOutput> {
         while let Some(trigger) = self.work.front().copied() {
             let Some((place, mut held)) = self.held.find(trigger) else {

@@ -461,6 +461,8 @@ impl<'t> Fabric<'t> {
         }
     }
 
+    // In line: called for each packet.
+    #[inline(always)]
     fn free_route(&mut self, source: u32) {
         for link in &self.sources[source as usize].route.links()[1..] {
             let state = &mut self.links[*link as usize];
@@ -597,6 +599,8 @@ impl<'t> Fabric<'t> {
     }
 
     /// The waiting head that the arbiter chooses of those that waited before `now`.
+    // In line: called for each link that comes free.
+    #[inline(always)]
     fn take_waiting(&mut self, link: usize, now: SimPs) -> Option<u32> {
         let mut before = NONE;
         let mut at = self.links[link].first_waiting;
