@@ -18,6 +18,7 @@ mod loads;
 pub mod option;
 pub mod search;
 mod small;
+mod starts;
 mod trial;
 
 use crate::builder_network::{Control, HostModel, MTU};

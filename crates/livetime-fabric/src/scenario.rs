@@ -9,9 +9,11 @@ mod buffer_load;
 mod cable_check;
 mod closed_form;
 mod notes;
+mod starts;
 
 use closed_form::CLOSED_FORMS;
 use livetime_wire::{DurationNs, Problem};
+pub use starts::StartOutcome;
 
 use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome};
 use crate::flit::{self, BUFFER_FLITS_MAX, FlitConfig};
@@ -208,6 +210,8 @@ pub struct ScenarioOutcome {
     pub notes: Vec<String>,
     /// Warm-up of the run that the figures are of.
     pub warm_up: DurationPs,
+    /// Its starts where there were several; empty for one run.
+    pub starts: Vec<StartOutcome>,
 }
 
 impl ScenarioOutcome {
@@ -456,6 +460,13 @@ impl Scenario {
     /// # Panics
     /// When the scenario has other problems.
     pub fn run(&self) -> Result<ScenarioOutcome, TopologyError> {
+        let mut outcome = self.run_alone()?;
+        outcome.notes.extend(self.start_note(&outcome));
+        Ok(outcome)
+    }
+
+    /// Runs it as one of several starts.
+    fn run_alone(&self) -> Result<ScenarioOutcome, TopologyError> {
         let topology = self.topology.build()?;
         let mut outcome = self.run_once(&topology);
         let mut longer = self.clone();
@@ -477,7 +488,7 @@ impl Scenario {
             let mut outcome = builder.run(topology, &self.load, &self.switching, self.rails);
             let mut notes = self.notes(topology);
             if let Some(note) = self.retry_note(builder, &outcome) {
-                outcome.event_rate.converged = false;
+                (outcome.event_rate.converged, outcome.event_rate.is_flat) = (false, false);
                 notes.push(note);
             }
             return ScenarioOutcome {
@@ -490,6 +501,7 @@ impl Scenario {
                 builder_point_to_point: Some(builder.point_to_point(&self.load, self.rails)),
                 notes,
                 warm_up: self.load.warm_up,
+                starts: Vec::new(),
             };
         }
         let load = self.rail_load(topology);
@@ -514,6 +526,7 @@ impl Scenario {
             builder_point_to_point: None,
             notes: self.notes(topology),
             warm_up: self.load.warm_up,
+            starts: Vec::new(),
         }
     }
 }

@@ -18,6 +18,8 @@ const BATCHES_MIN: usize = 8;
 /// Square of the error that longer batches give, over that of all batches, where these are
 /// independent: in 95 of 100 cases (analysis of variance of 8 groups of 2 or 4).
 const AS_INDEPENDENT: RangeInclusive<f64> = 0.3..=2.0;
+/// Student's t for 95 % of 1 to 6 degrees of freedom, for which the expansion is too far off.
+const STUDENT_95: [f64; 6] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447];
 /// Deviate of the normal distribution for 95 %.
 const NORMAL_95: f64 = 1.959_964;
 /// Half width of the interval, as a share of the mean, below which a run has converged.
@@ -72,6 +74,29 @@ impl Estimate {
             converged: mean != 0.0 && is_flat && ci95 <= RELATIVE_HALF_WIDTH * mean.abs(),
         }
     }
+
+    /// The mean over independent starts of one system, each with its own estimate. Where starts lock
+    /// into orders that stay, each is steady and they differ: the interval is that of their means, or
+    /// that of the starts themselves where it is wider. Not converged for fewer than 2.
+    pub fn across(starts: &[Self]) -> Self {
+        let means: Vec<f64> = starts.iter().map(|start| start.mean).collect();
+        let mean = mean(&means);
+        let is_flat = starts.len() > 1 && starts.iter().all(|start| start.is_flat);
+        let ci95 = match starts.len() {
+            0 | 1 => f64::INFINITY,
+            count => {
+                let within: f64 = starts.iter().map(|start| start.ci95 * start.ci95).sum();
+                let between = student_95(count - 1) * standard_error(&means);
+                between.max(within.sqrt() / count as f64)
+            }
+        };
+        Self {
+            mean,
+            ci95,
+            is_flat,
+            converged: mean != 0.0 && is_flat && ci95 <= RELATIVE_HALF_WIDTH * mean.abs(),
+        }
+    }
 }
 
 /// Whether values in the order of time grow all along, by more than `least` in half of the time: more than
@@ -105,8 +130,11 @@ fn independent(batches: &[f64]) -> Cow<'_, [f64]> {
     Cow::Owned(longer)
 }
 
-/// Student's t for 95 %, by its expansion in the degrees of freedom; right to 0.1 % from 7 on.
+/// Student's t for 95 %, from 1 degree of freedom on: from 7 on by its expansion, right to 0.1 % there.
 fn student_95(freedom: usize) -> f64 {
+    if let Some(tabled) = STUDENT_95.get(freedom.saturating_sub(1)) {
+        return *tabled;
+    }
     let (n, z) = (freedom as f64, NORMAL_95);
     let first = (z.powi(3) + z) / 4.0;
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
@@ -204,9 +232,39 @@ mod tests {
         assert_eq!(Estimate::of(&noise).ci95, left);
     }
 
+    /// Each start is steady to a thousandth, and they differ by a tenth.
+    #[test]
+    fn starts_that_differ_are_no_steady_state_however_steady_each_is() {
+        let start = |mean: f64| Estimate {
+            mean,
+            ci95: 0.001 * mean,
+            is_flat: true,
+            converged: true,
+        };
+        let apart = Estimate::across(&[45.0, 50.0, 45.0, 45.0].map(start));
+        assert!(apart.is_flat && !apart.converged, "{apart:?}");
+        assert!((apart.mean - 46.25).abs() < 1e-9 && (apart.ci95 - 3.182 * 1.25).abs() < 1e-9);
+        let alike = Estimate::across(&[45.0, 45.1, 44.9, 45.0].map(start));
+        assert!(alike.converged && alike.ci95 < 0.2, "{alike:?}");
+        // Those that agree by chance are not known better than each is.
+        let same = Estimate::across(&[45.0; 4].map(start));
+        assert!((same.ci95 - 0.0225).abs() < 1e-9, "{same:?}");
+        let mut leaning = [45.0; 4].map(start);
+        leaning[2].is_flat = false;
+        assert!(!Estimate::across(&leaning).converged);
+        assert!(!Estimate::across(&[start(45.0)]).converged && !Estimate::across(&[]).converged);
+    }
+
     #[test]
     fn students_deviates_are_those_of_the_tables() {
-        for (freedom, published) in [(7, 2.3646), (15, 2.1314), (31, 2.0395)] {
+        for (freedom, published) in [
+            (1, 12.7062),
+            (2, 4.3027),
+            (6, 2.4469),
+            (7, 2.3646),
+            (15, 2.1314),
+            (31, 2.0395),
+        ] {
             let t = student_95(freedom);
             assert!((t - published).abs() < 0.001, "{freedom}: {t}");
         }

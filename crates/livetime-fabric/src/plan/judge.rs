@@ -2,12 +2,23 @@
 
 use super::option::{Bottleneck, PlanOption, Verdict};
 use super::search::{Search, Setting};
+use super::starts::split;
 use super::trial::{CARRIED, Trial};
 use crate::network::Arrival;
 use crate::time::DurationPs;
 
 /// Rates at which a lossy network is looked at, as shares of the one asked for.
 const LOSSY_RATES: [f64; 5] = [2.0, 1.25, 1.0, 0.5, 0.25];
+
+/// What is carried without a loss.
+pub(super) struct Carried {
+    /// The last run that was tried.
+    pub(super) last: Trial,
+    /// The share of the rate; `None` for none of those tried.
+    pub(super) share: Option<f64>,
+    /// The verdict where starts do not agree on the rate itself.
+    split: Option<Verdict>,
+}
 
 impl Search<'_> {
     /// The answer of a run without losses.
@@ -30,6 +41,8 @@ impl Search<'_> {
                 }
                 false => Verdict::Fails,
             }
+        } else if let Some(reason) = trial.span.and_then(|span| span.reason(rate)) {
+            Verdict::NotShown(reason)
         } else if estimate.converged {
             Verdict::NotShown(format!("within +- {error:.1} % of the rate"))
         } else {
@@ -67,10 +80,20 @@ impl Search<'_> {
     /// readout unit may have no time for so many.
     pub(super) fn confirm(&self, option: PlanOption, trial: &Trial) -> PlanOption {
         let rate = self.request.rate_hz;
-        let mut even = self.trial(trial.setting, self.long(rate), evenly(rate));
-        if even.carries(rate) {
+        let first = self.trial(trial.setting, self.long(rate), evenly(rate));
+        // What builds much more is slowed by its messages, if at all, and not by an order of packets.
+        let starts = match self.is_far(trial.rate.mean) {
+            true => 1,
+            false => self.starts(trial.rate.mean),
+        };
+        let others = self.other_starts(&first, starts, self.long(rate), evenly(rate));
+        let is_carried = |even: &&Trial| even.carries(rate);
+        let carried = core::iter::once(&first).chain(&others).filter(is_carried);
+        let (carried, starts) = (carried.count(), others.len() + 1);
+        if carried == starts {
             return option;
         }
+        let mut even = Trial::joined(first, &others);
         if even.bottleneck == Bottleneck::Credits {
             // Short runs found out whether more of them help.
             even.bottleneck = self.beyond_credits();
@@ -80,6 +103,7 @@ impl Search<'_> {
             None if even.incomplete > 0 && even.lost == 0 => {
                 Verdict::NotShown(incomplete_words(even.incomplete))
             }
+            None if carried > 0 => split(carried, starts),
             None if trial.is_open => {
                 Verdict::NotShown("settings that were not tried may carry it".to_owned())
             }
@@ -120,9 +144,10 @@ impl Search<'_> {
             let higher = LOSSY_RATES.into_iter().rev().find(|rate| *rate > share);
             higher.unwrap_or(f64::MAX)
         });
-        let (last, share) = self.carried(trial, share_max);
+        let Carried { last, share, split } = self.carried(trial, share_max);
         let Some(share) = share else {
             let verdict = match last.lost {
+                _ if split.is_some() => split.unwrap_or(Verdict::Fails),
                 0 if last.incomplete > 0 => Verdict::NotShown(incomplete_words(last.incomplete)),
                 _ => Verdict::Fails,
             };
@@ -135,26 +160,43 @@ impl Search<'_> {
                 Verdict::NotShown(format!("no loss, but not converged in {events} events"))
             }
             None if share >= 1.0 => Verdict::Holds,
-            None => Verdict::Fails,
+            None => split.unwrap_or(Verdict::Fails),
         };
         let capacity = share * self.request.rate_hz;
         let capacity = last.rate.converged.then_some(capacity);
         self.answer(&last, capacity, verdict, bottleneck)
     }
 
-    /// The highest share of the rate, among some up to `share_max`, that is carried without a loss,
-    /// with the last run that was tried for it.
-    pub(super) fn carried(&self, trial: &Trial, share_max: f64) -> (Trial, Option<f64>) {
+    /// The highest share of the rate, among some up to `share_max`, that is carried without a loss from
+    /// every start.
+    pub(super) fn carried(&self, trial: &Trial, share_max: f64) -> Carried {
         let most = self.bound().1.min(share_max);
         let mut last = trial.clone();
+        let mut split = None;
         for share in LOSSY_RATES.into_iter().filter(|share| *share <= most) {
             let hz = share * self.request.rate_hz;
+            let is_carried = |trial: &Trial| trial.is_whole() && trial.rate.mean >= CARRIED * hz;
             last = self.trial(trial.setting, self.long(hz), evenly(hz));
-            if last.is_whole() && last.rate.mean >= CARRIED * hz {
-                return (last, Some(share));
+            let is_first = is_carried(&last);
+            // Of the rate itself it is to be known whether starts agree.
+            if !is_first && share != 1.0 {
+                continue;
+            }
+            let starts = self.starts(hz);
+            let others = self.other_starts(&last, starts, self.long(hz), evenly(hz));
+            let carried = others.iter().filter(|start| is_carried(start)).count();
+            let (carried, starts) = (carried + usize::from(is_first), others.len() + 1);
+            last = Trial::joined(last, &others);
+            if carried == starts {
+                let share = Some(share);
+                return Carried { last, share, split };
+            }
+            if share == 1.0 && carried > 0 {
+                split = Some(super::starts::split(carried, starts));
             }
         }
-        (last, None)
+        let share = None;
+        Carried { last, share, split }
     }
 
     fn answer(
@@ -178,6 +220,10 @@ impl Search<'_> {
             efficiency: capacity_hz.map(|hz| source.max(builder) * hz / rate),
             margin: capacity_hz.map(|hz| hz / rate - 1.0),
             margin_bounds: None,
+            starts: match trial.span {
+                Some(span) => span.starts,
+                None => u64::from(trial.events > 0),
+            },
             event_rate: trial.rate,
             events: trial.events,
             lost: trial.lost,

@@ -15,6 +15,8 @@ pub enum Bottleneck {
     Switch,
     /// Buffers that are too small, so that packets are lost.
     Buffers,
+    /// Buffers that have no room for more credits, which the rate would take.
+    BuffersForCredits,
     /// Too few events in building for the time that each takes.
     Credits,
     /// Processors of the readout units.
@@ -41,6 +43,7 @@ impl Bottleneck {
             Self::BuilderLinks => "links of the builders",
             Self::Switch => "switch (contention)",
             Self::Buffers => "buffers (losses)",
+            Self::BuffersForCredits => "buffers (more credits lose packets)",
             Self::Credits => "credits (latency)",
             Self::ReadoutProcessor => "processor of the readout unit",
             Self::BuilderProcessor => "processor of the builder unit",
@@ -80,20 +83,23 @@ pub struct PlanOption {
     /// Builder units look for work this often; 0 for at once.
     pub interval: DurationPs,
     /// Rate of events that it builds when there are always triggers, hertz; `None` if that is no
-    /// steady-state number. Where packets are lost then, the highest rate tried without a loss.
+    /// steady-state number of all starts together. Where packets are lost then, the highest rate tried
+    /// without a loss.
     pub capacity_hz: Option<f64>,
     /// Share of the busier link that the capacity takes; `None` without a capacity.
     pub efficiency: Option<f64>,
     /// Capacity over the rate asked for, minus 1; `None` without a capacity.
     pub margin: Option<f64>,
-    /// Least and most that the margin may be, also of a run that has not converged; `None` where a
-    /// run says neither, or where packets are lost.
+    /// Least and most that the margin may be in any of the starts, also where they have not converged;
+    /// `None` where a run says neither, or where packets are lost.
     pub margin_bounds: Option<[f64; 2]>,
-    /// The last run: events per second, with their error.
+    /// Starts that the last run was made from, each with a seed of its own; 0 without a run.
+    pub starts: u64,
+    /// The last run: events per second, with their error, across its starts.
     pub event_rate: Estimate,
-    /// Events of the last run that were counted.
+    /// Events of the last run that were counted, in the start with the fewest.
     pub events: u64,
-    /// Packets lost in the last run.
+    /// Packets lost in the last run, from all starts.
     pub lost: u64,
     /// Whether it carries the rate.
     pub verdict: Verdict,

@@ -36,6 +36,8 @@ const FULL: [f64; 2] = [0.98, 0.995];
 /// Shares of the rate from and to which fewer credits are tried for packets that wait for each other:
 /// below, they do not make up for it, and above, nothing depends on it.
 const NEAR: Range<f64> = 0.6..BETTER;
+/// Times the buffers that have room for more credits than a plan's own have.
+const ROOMY: u64 = 64;
 /// The most credits that are tried.
 const CREDITS_MAX: u32 = 1024;
 /// The most events that a message names.
@@ -149,7 +151,7 @@ impl<'p> Search<'p> {
             _ => self.grouped(events, credits),
         };
         let lossless_share =
-            (best.lost > 0).then(|| small.carried(best, f64::MAX).1.unwrap_or(0.0));
+            (best.lost > 0).then(|| small.carried(best, f64::MAX).share.unwrap_or(0.0));
         Start {
             setting,
             expected_hz: small.expected_after(best),
@@ -177,6 +179,10 @@ impl<'p> Search<'p> {
             true => best.clone(),
             false => self.trial(best.setting, length, Arrival::Saturated),
         };
+        let mut as_long = match is_large {
+            true => self.fair(self.expected_after(&best)),
+            false => length,
+        };
         if !is_enough(&last) && last.lost == 0 {
             // As many as bring the interval (half the error of what has not converged) below 1 %, or
             // the rate out of the error, if it falls as it does for what is random.
@@ -188,7 +194,9 @@ impl<'p> Search<'p> {
             length.events = (last.events as f64 * longer) as u64;
             length.longer *= longer;
             last = self.trial(best.setting, length, Arrival::Saturated);
+            as_long = length;
         }
+        last = self.with_starts(last, as_long);
         if last.lost > 0 {
             return self.judge_lossy(&last, lossless_share);
         }
@@ -236,7 +244,7 @@ impl<'p> Search<'p> {
                 if best.bottleneck == Bottleneck::Credits {
                     best.bottleneck = match trial.lost {
                         0 => self.beyond_credits(),
-                        _ => Bottleneck::Buffers,
+                        _ => self.with_room(&best, trial.setting),
                     };
                 }
                 None
@@ -286,6 +294,25 @@ impl<'p> Search<'p> {
             credits,
             ..best.setting
         })
+    }
+
+    /// What limits the best run, where more credits lose packets: buffers if those credits would carry
+    /// more with room for all that they let come.
+    fn with_room(&self, best: &Trial, more: Setting) -> Bottleneck {
+        let Ok(topology) = self.candidate.choice.build() else {
+            return Bottleneck::Credits;
+        };
+        let mut roomy = self.request.clone();
+        roomy.buffer_bytes = roomy.buffer_bytes.saturating_mul(ROOMY);
+        let search = Search::new(&roomy, self.candidate, topology, self.hear);
+        search.runs.set(self.runs.get());
+        let length = search.short(self.expected_after(best));
+        let trial = search.trial(more, length, Arrival::Saturated);
+        self.runs.set(search.runs.get());
+        match trial.lost == 0 && trial.rate.mean <= BETTER * best.rate.mean {
+            true => self.beyond_credits(),
+            false => Bottleneck::BuffersForCredits,
+        }
     }
 
     /// Whether a setting is to be preferred, of those that lose nothing. Where the answer is clear,

@@ -5,6 +5,7 @@ use livetime_wire::DurationNs;
 use super::loads::busiest;
 use super::option::Bottleneck;
 use super::search::{Search, Setting};
+use super::starts::Span;
 use super::{EVENTS_USUAL, PlanRun, Sending};
 use crate::analytic::crossbar::fifo_inputs_limit;
 use crate::builder_network::{
@@ -61,7 +62,9 @@ pub(super) struct Trial {
     pub(super) is_open: bool,
     /// Whether what builder units hold was built once before anything was counted, and once since:
     /// else a rate may be that of their filling.
-    is_filled: bool,
+    pub(super) is_filled: bool,
+    /// Of several starts as one: what they have in common.
+    pub(super) span: Option<Span>,
 }
 
 impl Trial {
@@ -80,6 +83,7 @@ impl Trial {
             next_bottleneck: None,
             is_open: false,
             is_filled: false,
+            span: None,
         }
     }
 
@@ -121,8 +125,11 @@ impl Trial {
     }
 
     /// From where to where its rate may be, hertz: of one that has not converged, by more than its
-    /// interval, and by what its trend comes to if it goes on.
-    fn range(&self) -> [f64; 2] {
+    /// interval, and by what its trend comes to if it goes on; of several starts all of theirs.
+    pub(super) fn range(&self) -> [f64; 2] {
+        if let Some(span) = self.span {
+            return span.range_hz;
+        }
         let (mean, error, trend) = (self.rate.mean, self.error(), TREND * self.trend_hz);
         [mean - error + trend.min(0.0), mean + error + trend.max(0.0)]
     }
@@ -195,15 +202,27 @@ impl Search<'_> {
         usual.max(24 * self.pairs())
     }
 
-    fn pairs(&self) -> u64 {
+    pub(super) fn pairs(&self) -> u64 {
         u64::from(self.request.sources) * u64::from(self.request.builders)
     }
 
-    /// Runs it.
+    /// Runs it from the first start.
     pub(super) fn trial(&self, setting: Setting, length: Length, arrival: Arrival) -> Trial {
+        self.trial_from(0, setting, length, arrival)
+    }
+
+    /// Runs it from one of several starts, counted from 0: each has a seed of its own.
+    pub(super) fn trial_from(
+        &self,
+        start: u64,
+        setting: Setting,
+        length: Length,
+        arrival: Arrival,
+    ) -> Trial {
         self.tell(setting);
         let builder = self.builder(setting);
         let mut load = self.load();
+        load.seed = load.seed.wrapping_add(start);
         (load.warm_up, load.duration) = self.times(&builder, length);
         load.arrival = arrival;
         let (outcome, shares) =
@@ -232,6 +251,7 @@ impl Search<'_> {
             is_open: false,
             // A tenth of it may still be on its way.
             is_filled: 10 * before.min(outcome.events_counted) >= 9 * held,
+            span: None,
         }
     }
 

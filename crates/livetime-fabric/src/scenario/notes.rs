@@ -21,6 +21,7 @@ impl Scenario {
         notes.extend(self.level_note());
         notes.extend(self.size_note());
         notes.extend(self.tail_note(topology));
+        notes.extend(self.stop_note(topology));
         notes.extend(self.loss_note(topology));
         notes.extend(self.order_note(topology));
         notes.extend(self.cable_note(topology));
@@ -115,17 +116,11 @@ impl Scenario {
             builder.mtu > 0 || matches!(builder.shaping, Shaping::BarrelShifter { .. })
         };
         let has_parts = self.builder.as_ref().is_some_and(is_in_parts);
-        if self.level != Level::Packet || buffering.flow == FlowControl::None || has_parts {
+        if self.level != Level::Packet || buffering.flow != FlowControl::Credits || has_parts {
             return None;
         }
-        let sizes = &self.load.sizes;
-        let share = sizes.share_above(buffering.bytes);
-        // As many as the links can carry.
-        let bits = (sizes.mean() + f64::from(self.load.overhead_bytes)) * 8.0;
-        let seconds = (self.load.warm_up.0 + self.load.duration.0) as f64 / 1e12;
-        let of_source = seconds * self.load.link_bits_per_s as f64 / bits;
-        let expected = share * of_source * f64::from(topology.sources());
-        (expected > 0.1).then(|| {
+        let share = self.load.sizes.share_above(buffering.bytes);
+        self.are_expected(share, topology).then(|| {
             format!(
                 "of a million packets {:.2} are larger than the {} of a buffer: such a packet never \
                  gets through, and its source stands still from then on. Raise `buffer`, or choose \
@@ -134,6 +129,73 @@ impl Scenario {
                 ByteSize(buffering.bytes),
             )
         })
+    }
+
+    /// Whether packets that are this share of all come in a run at all, with some probability.
+    fn are_expected(&self, share: f64, topology: &Topology) -> bool {
+        // As many as the links can carry.
+        let bits = (self.load.sizes.mean() + f64::from(self.load.overhead_bytes)) * 8.0;
+        let seconds = (self.load.warm_up.0 + self.load.duration.0) as f64 / 1e12;
+        let of_source = seconds * self.load.link_bits_per_s as f64 / bits;
+        share * of_source * f64::from(topology.sources()) > 0.1
+    }
+
+    /// Whether a packet that stop-go lets come may find no room, on links without a delay of their own.
+    fn stop_note(&self, topology: &Topology) -> Option<String> {
+        let Switching::Buffered(buffering) = &self.switching else {
+            return None;
+        };
+        let FlowControl::StopGo { stop, .. } = buffering.flow else {
+            return None;
+        };
+        if self.level != Level::Packet {
+            return None;
+        }
+        let (overhead, bytes) = (u64::from(self.load.overhead_bytes), buffering.bytes);
+        // A packet comes while a buffer holds less than `stop`.
+        let room = (bytes + 1).saturating_sub(stop);
+        let part = self
+            .builder
+            .as_ref()
+            .and_then(|builder| match (builder.shaping, builder.mtu) {
+                (Shaping::BarrelShifter { block_bytes, .. }, _) => Some(block_bytes),
+                (_, 0) => None,
+                (_, mtu) => Some(mtu),
+            });
+        let largest = match &self.load.sizes {
+            SizeLaw::Fixed(size) => Some(*size),
+            SizeLaw::Trace(sizes) => sizes.iter().copied().max(),
+            SizeLaw::Exponential { .. } | SizeLaw::LogNormal { .. } => None,
+        };
+        let largest = match (largest, part) {
+            (Some(size), Some(part)) => Some(size.min(part)),
+            (size, part) => size.or(part),
+        };
+        let share = self.load.sizes.share_above(room.saturating_sub(overhead));
+        let (what, needed) = match largest {
+            Some(largest) => {
+                let largest = u64::from(largest) + overhead;
+                // Packets of one size fill a buffer in steps of it.
+                let is_fixed = matches!(self.load.sizes, SizeLaw::Fixed(_)) && part.is_none();
+                let fits = largest <= room || is_fixed && stop.next_multiple_of(largest) <= bytes;
+                if fits {
+                    return None;
+                }
+                (format!("packets have up to {largest} B"), largest)
+            }
+            None if !self.are_expected(share, topology) => return None,
+            None => (
+                format!("of a million packets {:.2} are larger", share * 1e6),
+                self.largest_packet() + overhead,
+            ),
+        };
+        Some(format!(
+            "with \"stop-go\" a packet comes as long as its buffer holds less than `stop`, above which \
+             there are {} of {}, and {what}: one that finds no room is lost, and so is any that is larger \
+             than the buffer. Leave {needed} B above `stop`: raise `buffer`, or lower `stop`",
+            ByteSize(room),
+            ByteSize(bytes),
+        ))
     }
 
     /// Whether packets or flits are so short that the simulated clock, of whole picoseconds, tells.
@@ -371,6 +433,61 @@ mod tests {
     }
 
     #[test]
+    fn packets_without_room_above_stop_are_named_and_lost() {
+        let mut stopped = scenario(TopologyChoice::Crossbar { ports: 4 });
+        let stop_go = |bytes, stop| {
+            Switching::Buffered(Buffering {
+                flow: FlowControl::StopGo { stop, go: stop / 2 },
+                ..unguarded(bytes)
+            })
+        };
+        let sizes = SizeLaw::Trace(vec![500, 9_000, 1_200, 4_000]);
+        stopped.load = Load::saturated(Traffic::new(Pattern::Uniform), sizes, 2_000);
+        let run = |scenario: &Scenario| {
+            assert_eq!(scenario.validate(), []);
+            let outcome = scenario.run().unwrap();
+            (
+                outcome.notes.join("\n"),
+                outcome.network.unwrap().packets_lost,
+            )
+        };
+        stopped.switching = stop_go(10_240, 5_120);
+        let (note, lost) = run(&stopped);
+        assert!(note.contains("packets have up to 9000 B"), "{note}");
+        assert!(
+            note.contains("Leave 9000 B above `stop`") && lost > 0,
+            "{note} {lost}"
+        );
+        // A packet comes at 5119 B at most.
+        stopped.switching = stop_go(5_119 + 9_000, 5_120);
+        assert_eq!(run(&stopped), (String::new(), 0));
+        stopped.load.overhead_bytes = 1;
+        assert!(notes(&stopped).contains("up to 9001 B"));
+        // Packets of one size: a second one comes into 5121 B, and none into 6000.
+        stopped.load.overhead_bytes = 0;
+        stopped.load.sizes = SizeLaw::Fixed(6_000);
+        stopped.switching = stop_go(10_240, 5_120);
+        assert_eq!(run(&stopped), (String::new(), 0));
+        stopped.load.sizes = SizeLaw::Fixed(5_119);
+        stopped.switching = stop_go(10_237, 5_120);
+        let (note, lost) = run(&stopped);
+        assert!(note.contains("up to 5119 B") && lost > 0, "{note} {lost}");
+        // Of a law without end those that are larger than the room, and than the buffer.
+        stopped.load.sizes = SizeLaw::LogNormal {
+            mean: 2048.0,
+            rms: 2048.0,
+        };
+        stopped.load.duration = stopped.load.duration * 100;
+        stopped.switching = stop_go(48 << 10, 24 << 10);
+        let (note, lost) = run(&stopped);
+        assert!(
+            note.contains(" are larger: one that finds no room is lost"),
+            "{note}"
+        );
+        assert!(lost > 0 && !note.contains("stands still"), "{note}");
+    }
+
+    #[test]
     fn blocks_that_may_overtake_each_other_are_named() {
         let mut clos = scenario(TopologyChoice::Clos {
             middle: 2,
@@ -521,7 +638,9 @@ mod tests {
                 assert_eq!(building.validate(), [], "{queueing:?}");
                 let outcome = building.run().unwrap();
                 let lost = outcome.builder.unwrap().packets_lost;
-                (outcome.notes.join("\n"), lost)
+                let mut notes = outcome.notes;
+                notes.retain(|note| !note.contains("this start alone"));
+                (notes.join("\n"), lost)
             };
             for credits in [1, 3] {
                 let room = u64::from(credits) * pairs * fragment;

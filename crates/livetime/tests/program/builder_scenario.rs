@@ -271,3 +271,69 @@ fn a_swarm_starts_no_more_threads_than_there_are_stories() {
     let run = swarm("0").ended_with(2);
     assert!(run.err.contains("from 1 on"), "{}", run.err);
 }
+
+/// Given fragments of one size and triggers that are always there, when starts lock into orders of their own,
+/// then one start says that it is one, and several are no steady state though each is.
+#[test]
+fn several_starts_say_what_one_does_not_know() {
+    let bench = Workbench::new();
+    let text = scenario(
+        "duration = \"500 ms\"\nwarm_up = \"200 ms\"",
+        "credits = 2",
+        "[size]\nmean = \"2 KiB\"\n[host]\nevent = \"20 us\"",
+    );
+    bench.write("s.toml", &text);
+    let one = simulate(&text, 0);
+    assert_eq!(one["converged"], true, "{one:#}");
+    assert_eq!(one["starts"], Value::Null);
+    let note = one["notes"][0].as_str().expect("a note");
+    assert!(note.contains("of this start alone"), "{note}");
+
+    let line = ["sim", "run", "s.toml", "--starts", "12"];
+    let all = bench.run(&[&line[..], &["--json"]].concat());
+    let all = all.ended_with(0).document();
+    assert_eq!(all["converged"], false, "{all:#}");
+    assert_eq!(all["event_rate_hz"], Value::Null);
+    assert_eq!(all["notes"].as_array().map(Vec::len), Some(0));
+    let starts = all["starts"].as_array().expect("starts");
+    assert_eq!(starts.len(), 12);
+    assert!(starts.iter().all(|start| start["converged"] == true));
+    assert_eq!(starts[0]["mean_of_batches"], one["mean_of_batches"]);
+    assert_eq!(
+        (&starts[0]["seed"], &starts[11]["seed"]),
+        (&"1".into(), &"12".into())
+    );
+    let means = starts
+        .iter()
+        .filter_map(|start| start["mean_of_batches"].as_f64());
+    let mean = means.sum::<f64>() / 12.0;
+    let of_all = all["mean_of_batches"].as_f64().expect("a mean");
+    assert!((of_all / mean - 1.0).abs() < 1e-9, "{of_all} {mean}");
+    let text = bench.run(&[&line[..], &["--threads", "1"]].concat());
+    let text = text.ended_with(0).out;
+    assert!(
+        text.contains("across 12 starts") && text.contains("they differ"),
+        "{text}"
+    );
+
+    bench.write(
+        "p.toml",
+        "format = 1\n[topology]\nkind = \"crossbar\"\nports = 4\n",
+    );
+    let refused = bench.run(&["sim", "run", "p.toml", "--starts", "4"]);
+    let refused = refused.ended_with(1).err;
+    assert!(
+        refused.contains("--starts needs a scenario with `[builder]`"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_plan_takes_a_size_or_a_list_and_says_so() {
+    let refused = plan(&["--sizes", "s.txt"]);
+    assert!(
+        refused.err.contains("<--fragment <SIZE>|--sizes <FILE>>"),
+        "{}",
+        refused.err
+    );
+}

@@ -184,7 +184,7 @@ fn a_plan_says_what_holds_and_what_is_not_shown() {
     ];
     let (_, options) = plan(&modest, 0);
     assert_eq!(options[0]["verdict"], "holds");
-    assert!(options[0]["margin"].as_f64().expect("a margin") > 0.1);
+    assert!(options[0]["margin_at_least"].as_f64().expect("a margin") > 0.1);
     for option in &options {
         // No number of the steady state where there is none.
         let has_capacity = !option["capacity_hz"].is_null();

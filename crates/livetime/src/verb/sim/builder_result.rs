@@ -1,6 +1,7 @@
 //! What `livetime sim run` says of an event builder on a network: its part of document and summary.
 
 use livetime_fabric::builder_network::{BuilderNetworkOutcome, TwoStepOutcome};
+use livetime_fabric::scenario::StartOutcome;
 use livetime_wire::DurationNs;
 use serde_json::{Value, json};
 
@@ -88,6 +89,50 @@ fn fragments_json(builder: &BuilderNetworkOutcome) -> Value {
     })
 }
 
+/// What each of several starts gave; `null` for one run.
+pub(super) fn starts_json(starts: &[StartOutcome]) -> Value {
+    let start = |start: &StartOutcome| {
+        let rate = start.event_rate;
+        json!({
+            "seed": start.seed.to_string(),
+            "mean_of_batches": rate.mean,
+            "ci95": rate.ci95,
+            "converged": rate.converged,
+            "deadlock": start.is_deadlocked,
+        })
+    };
+    match starts {
+        [] => Value::Null,
+        _ => starts.iter().map(start).collect(),
+    }
+}
+
+/// The slowest and the fastest of several starts; nothing for one run.
+fn starts_text(starts: &[StartOutcome]) -> String {
+    let by_rate = |a: &&StartOutcome, b: &&StartOutcome| {
+        let means = [a, b].map(|start| start.event_rate.mean);
+        means[0].total_cmp(&means[1])
+    };
+    let ends = (starts.iter().min_by(by_rate), starts.iter().max_by(by_rate));
+    let (Some(slowest), Some(fastest)) = ends else {
+        return String::new();
+    };
+    let words = |start: &StartOutcome| {
+        let rate = start.event_rate;
+        let (mean, error) = (
+            rate_words(rate.mean, RATE_DIGITS),
+            error_words(rate.ci95, rate.mean),
+        );
+        format!("{mean} +- {error} with seed {}", start.seed)
+    };
+    format!(
+        "  starts            {}: from {} to {}; all but the event rate is of the first\n",
+        starts.len(),
+        words(slowest),
+        words(fastest)
+    )
+}
+
 /// What moved in two steps; shares and rates are of a steady state.
 fn two_step_json(steps: &TwoStepOutcome, steady: &impl Fn(f64) -> Value) -> Value {
     json!({
@@ -137,7 +182,7 @@ fn deaths_text(builder: &BuilderNetworkOutcome) -> String {
 }
 
 /// The rate, or that there is none yet, or why there will be none.
-fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
+fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64, starts: &[StartOutcome]) -> String {
     let rate = builder.event_rate;
     if builder.is_deadlocked() && builder.do_others_move {
         return format!(
@@ -164,6 +209,22 @@ fn rate_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
             builder.throughput_per_node / 1e6,
             100.0 * builder.efficiency_link,
             100.0 * of_p2p
+        )
+    } else if !starts.is_empty() {
+        let is_steady = |start: &StartOutcome| start.event_rate.converged;
+        let advice = if let Some(stopped) = starts.iter().find(|start| start.is_deadlocked) {
+            let seed = stopped.seed;
+            format!("in some packets stand still for ever: see `--seed {seed}`")
+        } else if starts.iter().all(is_steady) {
+            "each is steady, and they differ: none of them is the rate of the system".to_owned()
+        } else {
+            "not each is steady: raise `duration` and `warm_up`".to_owned()
+        };
+        format!(
+            "  event rate        not converged: {} +- {} across {} starts\n                    {advice}\n",
+            rate_words(rate.mean, RATE_DIGITS),
+            error_words(rate.ci95, rate.mean),
+            starts.len()
         )
     } else {
         format!(
@@ -196,8 +257,12 @@ fn times_text(builder: &BuilderNetworkOutcome) -> String {
 }
 
 /// The summary.
-pub(super) fn to_text(builder: &BuilderNetworkOutcome, of_p2p: f64) -> String {
-    let mut text = rate_text(builder, of_p2p);
+pub(super) fn to_text(
+    builder: &BuilderNetworkOutcome,
+    of_p2p: f64,
+    starts: &[StartOutcome],
+) -> String {
+    let mut text = rate_text(builder, of_p2p, starts) + &starts_text(starts);
     text += &times_text(builder);
     text += &format!(
         "  triggers          {} given = {} built ({} of them incomplete) + {} open; {} refused\n",

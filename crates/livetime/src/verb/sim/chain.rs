@@ -5,7 +5,7 @@
 //! file is written as well.
 
 use std::fs::File;
-use std::io::{Cursor, Write};
+use std::io::{Cursor, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -216,14 +216,25 @@ fn write_files(
         .map(|path| path.display().to_string())
         .to_vec();
     let json = serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())? + "\n";
-    // Runs are never overwritten.
-    File::create_new(&file)
-        .and_then(|mut output| output.write_all(run_file))
-        .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    write_run_file(&file, run_file)?;
     for (path, text) in [(&config_file, config), (&summary_file, json.as_str())] {
         output_place::write(path, text)?;
     }
     Ok(())
+}
+
+/// Writes the run file. Runs are never overwritten, nor one that came while this one was simulated.
+fn write_run_file(file: &Path, run_file: &[u8]) -> Result<(), String> {
+    let written = File::create_new(file).and_then(|mut output| output.write_all(run_file));
+    written.map_err(|error| {
+        let directory = file
+            .parent()
+            .filter(|_| error.kind() == ErrorKind::AlreadyExists);
+        match directory.map(run_directory::check_free) {
+            Some(Err(occupied)) => occupied.to_string(),
+            _ => format!("cannot write {}: {error}", file.display()),
+        }
+    })
 }
 
 /// The simulated chain of a configuration, with the default times of lines, hops and hosts.
@@ -361,4 +372,26 @@ fn to_text(summary: &RunSummary, outcome: &SimulatedOutcome) -> String {
         "NOT everything is accounted for."
     };
     text + verdict + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Given a directory that was free, when another run has written there meanwhile, then that is what is said.
+    #[test]
+    fn a_run_that_came_first_is_kept_and_named() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let file = folder.path().join(RUN_FILE);
+        write_run_file(&file, b"first").expect("a free directory");
+        let problem = write_run_file(&file, b"second").expect_err("an occupied directory");
+        assert!(
+            problem.contains("already holds a run, or a part of one: events.mcap"),
+            "{problem}"
+        );
+        assert_eq!(std::fs::read(&file).expect("the first run"), b"first");
+        let nowhere = folder.path().join("none").join(RUN_FILE);
+        let problem = write_run_file(&nowhere, b"third").expect_err("no such directory");
+        assert!(problem.starts_with("cannot write "), "{problem}");
+    }
 }

@@ -32,6 +32,7 @@ const LINKS_WITH_ADAPTERS: &str = "links of the sources with their adapters";
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("of_fragments").required(true).args(["fragment", "sizes"])))]
 pub(crate) struct Options {
     /// Sources (readout units)
     #[arg(long, value_name = "N")]
@@ -40,8 +41,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     builders: Option<u32>,
     /// Mean size of a fragment, such as "2 KiB"
-    #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>,
-          required_unless_present = "sizes")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>)]
     fragment: Option<ByteSize>,
     /// Law of the sizes; log-normal where there is --rms, else fixed
     #[arg(long, conflicts_with = "sizes")]
@@ -51,7 +51,7 @@ pub(crate) struct Options {
           conflicts_with = "sizes")]
     rms: Option<ByteSize>,
     /// A list of sizes instead of a law: a file with a size in bytes on each line
-    #[arg(long, value_name = "FILE", conflicts_with = "fragment")]
+    #[arg(long, value_name = "FILE")]
     sizes: Option<PathBuf>,
     /// Rate of triggers, such as 100kHz
     #[arg(long, value_parser = parse_quantity::<RateHz>)]
@@ -429,6 +429,7 @@ fn option_json(option: &PlanOption) -> Value {
         "margin_at_least": option.margin_bounds.map(|[least, _]| least),
         "margin_at_most": option.margin_bounds.map(|[_, most]| most),
         "efficiency": option.efficiency,
+        "starts": option.starts,
         "converged": option.event_rate.converged,
         "mean_of_batches_hz": option.event_rate.mean,
         "ci95_hz": option.event_rate.ci95,

@@ -103,6 +103,7 @@ mod tests {
             efficiency: None,
             margin: Some(0.2),
             margin_bounds: None,
+            starts: 1,
             event_rate: Estimate::of(&[]),
             events: 100,
             lost: 0,

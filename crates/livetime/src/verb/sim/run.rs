@@ -22,7 +22,7 @@ use crate::option_values::whole_number;
 use crate::output_place::{self, Remade};
 use crate::run_summary::config_hash;
 
-use super::{builder_result, link_result, network_result, preset};
+use super::{builder_result, link_result, network_result, parse_threads, preset};
 
 /// Keys of the document that a closed form says nothing of.
 const SIMULATED_KEYS: [&str; 21] = [
@@ -72,6 +72,13 @@ pub(crate) struct Options {
     /// Seed instead of that of the scenario
     #[arg(long, value_parser = whole_number)]
     seed: Option<u64>,
+    /// Run an event builder from so many starts, 2 to 100, each with the next seed: the event rate is
+    /// the mean over all, its interval that across them, and all else is of the first start
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
+    starts: Option<u32>,
+    /// Threads that simulate starts side by side; results do not depend on it [default: all cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads, requires = "starts")]
+    threads: Option<usize>,
     /// Level instead of that of the scenario: packet, flit or analytic
     #[arg(long)]
     level: Option<LevelOption>,
@@ -145,15 +152,21 @@ fn simulate(options: &Options) -> Result<ExitCode, String> {
         loaded.scenario.load.seed,
         env!("CARGO_PKG_VERSION")
     ));
+    check_starts(options, &loaded.scenario)?;
     count_links(options, &mut loaded.scenario)?;
     check_outputs(options, &loaded)?;
     // Now, and not when everything is simulated.
     check_places(options)?;
     let start = Instant::now();
-    let outcome = loaded
-        .scenario
-        .run()
-        .map_err(|error| format!("error: {error}"))?;
+    let outcome = match options.starts {
+        None => loaded.scenario.run(),
+        Some(starts) => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            let threads = options.threads.unwrap_or(cores);
+            loaded.scenario.run_starts(starts, threads)
+        }
+    };
+    let outcome = outcome.map_err(|error| format!("error: {error}"))?;
     let finished = Finished {
         loaded,
         outcome,
@@ -232,6 +245,18 @@ fn check_places(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses several starts where there is no event builder to start.
+fn check_starts(options: &Options, scenario: &Scenario) -> Result<(), String> {
+    match options.starts {
+        Some(_) if scenario.builder.is_none() => Err(
+            "error: --starts needs a scenario with `[builder]`: patterns have one start\n\
+             help: leave --starts out, or run the scenario with other `--seed`s"
+                .to_owned(),
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Lets links be counted where that can be.
 fn count_links(options: &Options, scenario: &mut Scenario) -> Result<(), String> {
     let counts_links = scenario.level == Level::Packet;
@@ -284,6 +309,7 @@ impl Finished {
             "version": env!("CARGO_PKG_VERSION"),
             "command": command_words::of_process(),
             "notes": self.outcome.notes,
+            "starts": builder_result::starts_json(&self.outcome.starts),
         });
         if let Some(builder) = &self.outcome.builder {
             let of_p2p = self.of_point_to_point(builder);
@@ -324,7 +350,8 @@ impl Finished {
             text += &format!("  note              {note}\n");
         }
         if let Some(builder) = &self.outcome.builder {
-            text += &builder_result::to_text(builder, self.of_point_to_point(builder));
+            let (of_p2p, starts) = (self.of_point_to_point(builder), &self.outcome.starts);
+            text += &builder_result::to_text(builder, of_p2p, starts);
         } else if let Some(network) = self.network() {
             text += &network_result::to_text(network, self.outcome.rails);
         }
