@@ -21,7 +21,8 @@ typedef enum {
     LIVETIME_STATUS_OK = 0,
     // There is no further event or fragment, or no such one.
     LIVETIME_STATUS_END = 1,
-    // A pointer is null, or a path or a value is not usable.
+    // A pointer is null, a path or a value is not usable, or a child made by `fork` uses what is its
+    // parent's.
     LIVETIME_STATUS_ERROR_ARGUMENT = 2,
     // The file cannot be read; or the timing daemon is not there, or does not answer.
     LIVETIME_STATUS_ERROR_IO = 3,
@@ -31,8 +32,8 @@ typedef enum {
     LIVETIME_STATUS_ERROR_DAMAGED = 5,
     // A bug of this library; the handle can only be closed.
     LIVETIME_STATUS_ERROR_INTERNAL = 6,
-    // The timing daemon refuses: the user may not do this, a value is not one that it takes, or
-    // all that it has of something is taken.
+    // The timing daemon refuses: the user may not do this or come at all, a value is not one that
+    // it takes, or all that it has of something, as places for clients, is taken.
     LIVETIME_STATUS_ERROR_REFUSED = 7,
 } livetime_status;
 
@@ -251,10 +252,10 @@ extern "C" {
 // The version of the library, such as `0.1.0`.
 const char *livetime_version(void);
 
-// What the last call of this thread that failed said, in words; empty before the first, and while
-// the thread ends: in destructors of its thread-specific data and, of the main thread, in what
-// `atexit` calls and in destructors of libraries. Valid until the next call of this thread that
-// fails.
+// What the last call of this thread that failed said, in words; empty before the first. While the
+// thread ends it may be empty: in destructors of its thread-specific data and, of the main thread,
+// in what `atexit` calls and in destructors of libraries. Valid until the next call of this thread
+// that fails.
 const char *livetime_last_error(void);
 
 // Opens a run directory such as `runs/000042`, or its `events.mcap`, and sets `*run`.
@@ -447,7 +448,8 @@ livetime_status livetime_links_connect_source(livetime_links *links,
 // null. Waits at most 20 s for the connection, and for each answer of the daemon. The listener
 // connects again by itself when the daemon is restarted. It is of the process that opened it: a
 // child made by `fork` may close its copy, which the parent's does not notice, and do nothing else
-// with it.
+// with it. Once a process has called this function, children that it forks are refused with
+// `LIVETIME_STATUS_ERROR_ARGUMENT`, unless they call `exec`: fork before the first call.
 //
 // # Safety
 // `address` is a C string or null, `filter` null or valid for reading, `listener` null or valid

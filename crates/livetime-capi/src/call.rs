@@ -20,10 +20,10 @@ pub extern "C" fn livetime_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// What the last call of this thread that failed said, in words; empty before the first, and while
-/// the thread ends: in destructors of its thread-specific data and, of the main thread, in what
-/// `atexit` calls and in destructors of libraries. Valid until the next call of this thread that
-/// fails.
+/// What the last call of this thread that failed said, in words; empty before the first. While the
+/// thread ends it may be empty: in destructors of its thread-specific data and, of the main thread,
+/// in what `atexit` calls and in destructors of libraries. Valid until the next call of this thread
+/// that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn livetime_last_error() -> *const c_char {
     last_error()
@@ -49,6 +49,10 @@ pub unsafe extern "C" fn livetime_open(path: *const c_char, run: *mut *mut Run) 
         }
         // SAFETY: not null, and a C string by this function's contract.
         let path = unsafe { CStr::from_ptr(path) };
+        if path.is_empty() {
+            let text = "`path` is empty; give a run directory or a run file";
+            return Err(Failure::new(Status::ErrorArgument, text));
+        }
         let opened = Run::open(Path::new(OsStr::from_bytes(path.to_bytes())))?;
         // SAFETY: as above.
         unsafe { run.write(Box::into_raw(Box::new(opened))) };

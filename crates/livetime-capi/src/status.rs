@@ -18,7 +18,8 @@ pub enum Status {
     Ok = 0,
     /// There is no further event or fragment, or no such one.
     End = 1,
-    /// A pointer is null, or a path or a value is not usable.
+    /// A pointer is null, a path or a value is not usable, or a child made by `fork` uses what is its
+    /// parent's.
     ErrorArgument = 2,
     /// The file cannot be read; or the timing daemon is not there, or does not answer.
     ErrorIo = 3,
@@ -28,8 +29,8 @@ pub enum Status {
     ErrorDamaged = 5,
     /// A bug of this library; the handle can only be closed.
     ErrorInternal = 6,
-    /// The timing daemon refuses: the user may not do this, a value is not one that it takes, or
-    /// all that it has of something is taken.
+    /// The timing daemon refuses: the user may not do this or come at all, a value is not one that
+    /// it takes, or all that it has of something, as places for clients, is taken.
     ErrorRefused = 7,
 }
 

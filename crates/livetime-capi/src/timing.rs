@@ -87,8 +87,10 @@ impl From<&Record> for TimingRecord {
 
 fn failure(error: &ClientError) -> Failure {
     let status = match error {
-        ClientError::Denied(_) | ClientError::Refused(_) => Status::ErrorRefused,
-        ClientError::OtherProcess { .. } => Status::ErrorArgument,
+        ClientError::Denied(_) | ClientError::Refused(_) | ClientError::TurnedAway { .. } => {
+            Status::ErrorRefused
+        }
+        ClientError::OtherProcess { .. } | ClientError::Forked { .. } => Status::ErrorArgument,
         ClientError::Ring(_) => Status::ErrorFormat,
         _ => Status::ErrorIo,
     };

@@ -13,7 +13,8 @@ use crate::timing::{TimingFilter, TimingListener, TimingRecord};
 /// null. Waits at most 20 s for the connection, and for each answer of the daemon. The listener
 /// connects again by itself when the daemon is restarted. It is of the process that opened it: a
 /// child made by `fork` may close its copy, which the parent's does not notice, and do nothing else
-/// with it.
+/// with it. Once a process has called this function, children that it forks are refused with
+/// `LIVETIME_STATUS_ERROR_ARGUMENT`, unless they call `exec`: fork before the first call.
 ///
 /// # Safety
 /// `address` is a C string or null, `filter` null or valid for reading, `listener` null or valid

@@ -161,6 +161,9 @@ fn null_pointers_are_refused_by_name() {
         assert_eq!(last_error(), "`run` is null");
         assert_eq!(livetime_open(null(), &raw mut unset), Status::ErrorArgument);
         assert_eq!(last_error(), "`path` is null");
+        let empty = livetime_open(c"".as_ptr(), &raw mut unset);
+        assert_eq!(empty, Status::ErrorArgument);
+        assert!(last_error().starts_with("`path` is empty"));
         assert!(unset.is_null());
         assert_eq!(livetime_next_event(run, null_mut()), Status::ErrorArgument);
         assert_eq!(last_error(), "`event` is null");

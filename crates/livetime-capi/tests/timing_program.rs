@@ -77,7 +77,7 @@ fn a_c_program_hears_what_it_injects() {
 }
 
 #[test]
-fn a_child_that_closes_its_copy_of_a_listener_leaves_its_parents_alone() {
+fn children_are_refused_at_once_and_leave_their_parents_listener_alone() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "tests/programs/fork_listener.c");
     let (_daemon, socket) = daemon(folder.path());

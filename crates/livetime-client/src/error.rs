@@ -50,6 +50,16 @@ pub enum ClientError {
         /// The process that it is of.
         opened_by: u32,
     },
+    /// A child made by `fork` wants a connection, and the process that it is a copy of has had one.
+    #[error(
+        "a child made by fork cannot connect to the timing daemon, as process {connected} has before: the \
+         threads that read connections are not in the child; call exec behind fork, or fork before \
+         anything connects"
+    )]
+    Forked {
+        /// The process that connected first.
+        connected: u32,
+    },
     /// The daemon does not allow it.
     #[error("the timing daemon refuses: {0}")]
     Denied(String),

@@ -39,6 +39,8 @@ pub struct Listener {
     /// That of the last session.
     epoch: u32,
     restarts: u32,
+    /// The process that it is of.
+    process: u32,
 }
 
 #[derive(Debug)]
@@ -143,6 +145,7 @@ impl Listener {
             session: Some(session),
             reconnection: None,
             restarts: 0,
+            process: std::process::id(),
         })
     }
 
@@ -151,10 +154,21 @@ impl Listener {
     ///
     /// # Errors
     /// [`ClientError::CutOff`] when the daemon ended the subscription for falling behind, after the
-    /// records and the gap that it still held, and at each further call; or a refusal of the daemon.
+    /// records and the gap that it still held, and at each further call; a refusal of the daemon; or
+    /// [`ClientError::OtherProcess`] in a child made by `fork` that would wait on its copy.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<TimingRecord>, ClientError> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
+            let session = self.session.as_ref();
+            // Asked where it would wait: the system is not called while there are records.
+            if !session.is_some_and(|session| session.subscription.is_ready())
+                && std::process::id() != self.process
+            {
+                // What wakes and what looks for the next daemon are its parent's.
+                return Err(ClientError::OtherProcess {
+                    opened_by: self.process,
+                });
+            }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let Some(session) = &mut self.session else {
                 if let Some(record) = self.connect_again(left)? {
@@ -334,6 +348,7 @@ mod tests {
             reconnection: None,
             epoch: 0,
             restarts: 0,
+            process: std::process::id(),
         };
         let short = Some(Duration::from_millis(5));
         assert_eq!(listener.next(short).unwrap(), None);

@@ -9,11 +9,11 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use livetime_store::inspect::{DAMAGE_LISTED_MAX, DamagedRange};
+use livetime_store::event_index::EventPlace;
+use livetime_store::inspect::DAMAGE_LISTED_MAX;
 use livetime_store::run_reader::IndexOrigin;
 use livetime_store::{
     Condition, Damage, FileName, FilePart, Histogram, Inspection, OpenError, ReadError, RunBegin,
@@ -24,11 +24,11 @@ use livetime_wire::{RunNumber, TriggerNumber};
 
 use crate::event_rows::EventRows;
 pub use crate::event_rows::FolderPlace;
-use crate::run_input::{FilePlace, OpenFiles, RunInput, is_too_many};
-use crate::shortfall::Shortfall;
+use crate::run_input::{FilePlace, InputChange, OpenFiles, RunInput, is_too_many};
+use lacking::UnreadableFile;
+pub use lacking::{LackingFile, unreadable_bytes};
 
-/// So many parts at each end of a gap are named.
-const GAP_NAMED: u32 = 50;
+mod lacking;
 
 /// A file of a run that cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -65,34 +65,16 @@ impl FileError {
     }
 }
 
-/// A file of a run that is there, and that the system does not let be read.
-struct UnreadableFile {
-    name: FileName,
-    bytes: u64,
-    error: io::Error,
-}
-
-impl UnreadableFile {
-    fn reason(&self) -> String {
-        format!("the file cannot be read: {}", self.error)
-    }
-}
-
-/// A file that a run lacks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LackingFile {
-    /// Bytes of what is there in its place.
-    pub bytes: u64,
-    /// Its name and why it is lacking.
-    pub text: String,
-}
-
 /// One file of a run.
 pub struct FolderFile {
     path: PathBuf,
     name: FileName,
     place: Arc<FilePlace>,
     reader: RunReader<RunInput>,
+    /// Bytes that it must still have, by what was found in it last.
+    bytes_least: u64,
+    /// Why it is read no more, where it went away or was replaced.
+    lost: Option<io::Error>,
 }
 
 impl FolderFile {
@@ -100,23 +82,84 @@ impl FolderFile {
     fn open(path: &Path, open_files: &OpenFiles) -> Result<Self, OpenError> {
         let input = RunInput::open(&std::path::absolute(path)?, open_files)?;
         let name = path.file_name().and_then(|name| name.to_str());
-        Ok(Self {
+        let mut file = Self {
             path: path.to_owned(),
             name: name.and_then(FileName::parse).unwrap_or_default(),
             place: Arc::clone(input.place()),
             reader: RunReader::open(input)?,
+            bytes_least: 0,
+            lost: None,
+        };
+        file.note_bytes();
+        Ok(file)
+    }
+
+    /// Takes note of what it has. Reading does not change that: a file that is cut meanwhile reads as a
+    /// shorter one.
+    fn note_bytes(&mut self) {
+        self.bytes_least = match self.reader.end() {
+            Some(_) => self.reader.input_bytes(),
+            // A chunk that was cut off is taken away by a writer that goes on with the file.
+            None => self.reader.chunks_end(),
+        };
+    }
+
+    /// Takes up what was written to it since.
+    fn refresh(&mut self) -> io::Result<()> {
+        if self.lost.is_some() && self.place.check(self.bytes_least).is_ok() {
+            // It is there again.
+            self.lost = None;
+        }
+        if self.lost.is_some() || self.reader.is_finished() {
+            return Ok(());
+        }
+        let refreshed = self.reader.refresh();
+        refreshed.map_err(|error| FileError::of(&self.path, error))?;
+        self.note_bytes();
+        Ok(())
+    }
+
+    /// The event of a trigger, as [`RunReader::event`]; an error of the input is told with the file's name.
+    fn event(&mut self, trigger: TriggerNumber) -> Result<Option<EventView<'_>>, ReadError> {
+        if self.lost.is_some() {
+            return Ok(None);
+        }
+        let Self {
+            path, reader, lost, ..
+        } = self;
+        reader.event(trigger).map_err(|error| match error {
+            ReadError::Io(error) => noted(path, lost, error).into(),
+            damaged @ ReadError::Damaged { .. } => damaged,
         })
+    }
+
+    /// The places of its events; none if it is lost.
+    fn places(&mut self) -> io::Result<&[EventPlace]> {
+        if self.lost.is_some() {
+            return Ok(&[]);
+        }
+        let Self {
+            path, reader, lost, ..
+        } = self;
+        match reader.event_index() {
+            Ok(index) => Ok(index.places()),
+            Err(error) => Err(noted(path, lost, error)),
+        }
+    }
+
+    /// Goes to its next event, as [`RunReader::find_next`].
+    fn find_next(&mut self) -> io::Result<Option<(usize, usize)>> {
+        if self.lost.is_some() {
+            return Ok(None);
+        }
+        let found = self.reader.find_next();
+        found.map_err(|error| noted(&self.path, &mut self.lost, error))
     }
 
     /// Whether it is still the file that was opened.
     fn check(&self) -> io::Result<()> {
         let is_closed = self.reader.end().is_some();
-        let bytes_least = match is_closed {
-            true => self.reader.input_bytes(),
-            // A chunk that was cut off is taken away by a writer that goes on with the file.
-            false => self.reader.chunks_end(),
-        };
-        match self.place.check(bytes_least) {
+        match self.place.check(self.bytes_least) {
             // It may have been taken to another place; nothing more comes, and what is open stays.
             Err(error) if is_closed && error.kind() == io::ErrorKind::NotFound => Ok(()),
             checked => checked.map_err(|error| FileError::of(&self.path, error)),
@@ -181,6 +224,9 @@ impl FolderFile {
     }
 
     fn histograms(&mut self) -> io::Result<Option<Vec<Histogram>>> {
+        if self.lost.is_some() {
+            return Ok(None);
+        }
         let found = self.reader.histograms();
         found.map_err(|error| FileError::of(&self.path, error))
     }
@@ -428,11 +474,6 @@ impl RunFolder {
         }
     }
 
-    /// Whether no file is known to be missing or cannot be read.
-    fn has_all_files(&self) -> bool {
-        self.unreadable.is_empty() && self.files_missing().is_empty()
-    }
-
     /// Where the lists of chunks come from: a scan if one of them does.
     pub fn origin(&self) -> IndexOrigin {
         let by_scan = |file: &FolderFile| file.reader.origin() == IndexOrigin::Scan;
@@ -477,72 +518,6 @@ impl RunFolder {
         told.map(|begin| begin.writers).max().unwrap_or(1).max(1)
     }
 
-    /// What the run lacks of its files, each with its reason: those that must have been there, that cannot
-    /// be read, and that are elsewhere.
-    pub fn files_lacking(&self) -> Vec<LackingFile> {
-        let missing = self.files_missing().into_iter().map(|path| {
-            let what = match unreadable_bytes(&path) {
-                Some(_) => "no chunk of a run file is in it",
-                None => "the file is not there",
-            };
-            LackingFile {
-                bytes: unreadable_bytes(&path).unwrap_or(0),
-                text: format!("{}: {what}", name_of(&path)),
-            }
-        });
-        let unreadable = self.unreadable.iter().map(|file| LackingFile {
-            bytes: file.bytes,
-            text: format!("{}: {}", file.name, file.reason()),
-        });
-        let elsewhere = self.files_elsewhere().into_iter();
-        let elsewhere = elsewhere.map(|place| LackingFile {
-            bytes: 0,
-            text: format!("{place}: the file is there"),
-        });
-        missing.chain(unreadable).chain(elsewhere).collect()
-    }
-
-    /// Files that must have been there, as far as the others tell; those that are there and cannot be read
-    /// are not among them. Of more than a hundred parts that follow each other the first fifty and the last
-    /// are named: a file may have been given any number.
-    pub fn files_missing(&self) -> Vec<PathBuf> {
-        if self.directory.is_none() {
-            return Vec::new();
-        }
-        let mut missing = Vec::new();
-        for writer in 0..self.writers() {
-            let of_it = |file: &&FolderFile| file.name.writer == writer;
-            let mut files = self.files.iter().filter(of_it);
-            if files.all(|file| !file.name.stream.is_empty()) {
-                missing.push(FileName {
-                    writer,
-                    ..FileName::default()
-                });
-            }
-        }
-        for (index, file) in self.files.iter().enumerate() {
-            let name = |part| FileName {
-                part,
-                ..file.name.clone()
-            };
-            let before = index.checked_sub(1).map(|before| &self.files[before].name);
-            let expected = before
-                .filter(|before| before.is_part_of(&file.name))
-                .map_or(0, |before| before.part.saturating_add(1));
-            missing.extend(parts_named(expected..file.name.part).map(name));
-            let next = self.files.get(index + 1).map(|file| &file.name);
-            let is_last = next.is_none_or(|next| !next.is_part_of(&file.name));
-            if is_last && file.is_continued() {
-                missing.extend(file.name.part.checked_add(1).map(name));
-            }
-        }
-        missing.retain(|name| !self.unreadable.iter().any(|file| file.name == *name));
-        let paths = missing
-            .iter()
-            .map(|name| self.directory_absolute.join(name.to_string()));
-        paths.collect()
-    }
-
     /// Events that are there and damaged, as far as they were read one after the other.
     pub fn events_damaged(&self) -> u64 {
         self.files.iter().map(|f| f.reader.events_damaged()).sum()
@@ -575,65 +550,6 @@ impl RunFolder {
         of_ends.chain(of_summary).max().unwrap_or(0)
     }
 
-    /// Files that only the hosts of their writers have, as `HOST:PATH`: here are those that were begun,
-    /// or nothing. What a writer that died has left has no end, and its events may be in the files of
-    /// streams alone.
-    pub fn files_elsewhere(&self) -> Vec<String> {
-        let told = self.told.as_ref().filter(|_| self.directory.is_some());
-        let told = told.map_or(&[][..], |told| &told.elsewhere);
-        let is_here = |name: &FileName| {
-            let mut files = (self.files.iter()).filter(|file| file.name.writer == name.writer);
-            files.any(|file| file.reader.end().is_some() || file.events() > 0)
-        };
-        let elsewhere = told.iter().filter(|(name, _)| !is_here(name));
-        elsewhere.map(|(_, place)| place.clone()).collect()
-    }
-
-    /// What the run lacks; right once all events were read.
-    pub fn shortfall(&self) -> Option<Shortfall> {
-        let names = |wanted: &dyn Fn(&RunReader<RunInput>) -> bool| -> Vec<String> {
-            let files = self.files.iter().filter(|file| wanted(&file.reader));
-            files.map(|file| name_of(&file.path)).collect()
-        };
-        let found: u64 = self.files.iter().map(|f| f.reader.events_found()).sum();
-        let events_missing = self.events_missing();
-        let missing_here = self.files.iter().map(|f| f.reader.events_missing()).sum();
-        let missing = self.files_missing().into_iter();
-        let (unreadable, missing): (Vec<PathBuf>, Vec<PathBuf>) =
-            missing.partition(|path| unreadable_bytes(path).is_some());
-        let shortfall = Shortfall {
-            events_missing,
-            events_missing_here: missing_here,
-            events_stored: found + events_missing,
-            files_damaged: names(&|reader| reader.events_missing() > 0),
-            files_cut_off: names(&RunReader::is_cut_off),
-            files_open: self.files_open(),
-            files_missing: missing.iter().map(|path| name_of(path)).collect(),
-            files_unreadable: unreadable.iter().map(|path| name_of(path)).collect(),
-            files_not_opened: self.files_not_opened(),
-            files_elsewhere: self.files_elsewhere(),
-        };
-        Some(shortfall).filter(|shortfall| !shortfall.is_none())
-    }
-
-    /// Files that cannot be read, as `NAME (REASON)`.
-    fn files_not_opened(&self) -> Vec<String> {
-        let files = self.unreadable.iter();
-        files
-            .map(|file| format!("{} ({})", file.name, file.error))
-            .collect()
-    }
-
-    /// Names of the files that end between chunks without an end-of-run record, but for those that are
-    /// on other hosts.
-    fn files_open(&self) -> Vec<String> {
-        let told = self.told.as_ref().map_or(&[][..], |told| &told.elsewhere);
-        let is_here = |file: &&FolderFile| !told.iter().any(|(name, _)| *name == file.name);
-        let is_open = |file: &&FolderFile| file.reader.end().is_none() && !file.reader.is_cut_off();
-        let open = self.files.iter().filter(is_open).filter(is_here);
-        open.map(|file| name_of(&file.path)).collect()
-    }
-
     /// Events of parts that are not there, as the next part counts them.
     fn events_between(&self) -> u64 {
         if self.directory.is_none() {
@@ -656,15 +572,20 @@ impl RunFolder {
     /// The next event that is whole, file by file; of one that is stored twice the first whole copy.
     ///
     /// # Errors
-    /// Only errors of the input; damaged chunks and events are passed over.
+    /// Only errors of the input; damaged chunks and events are passed over. A file that went away or was
+    /// replaced is an error once, and left out then.
     pub fn next_event(&mut self) -> io::Result<Option<EventView<'_>>> {
         while self.cursor < self.files.len() {
             let file = &mut self.files[self.cursor];
-            let found = file.reader.find_next();
-            let Some(place) = found.map_err(|error| FileError::of(&file.path, error))? else {
+            let found = file.find_next();
+            if found.is_err() {
+                self.rows_known = self.rows.take().or(self.rows_known.take());
+            }
+            let Some(place) = found? else {
                 self.cursor += 1;
                 continue;
             };
+            let file = &mut self.files[self.cursor];
             let trigger = file.reader.trigger_found(place);
             if trigger.is_none_or(|trigger| self.seen.insert(trigger)) {
                 return Ok(self.files[self.cursor].reader.event_found(place));
@@ -694,14 +615,23 @@ impl RunFolder {
         let copies = rows.copies_of(trigger);
         let mut at = first;
         for copy in copies {
-            if !matches!(self.event_in(at, trigger), Err(ReadError::Damaged { .. })) {
+            if self.is_whole_in(at, trigger)? != Some(false) {
                 break;
             }
-            if matches!(self.event_in(copy.file, trigger), Ok(Some(_))) {
+            if self.is_whole_in(copy.file, trigger)? == Some(true) {
                 at = copy.file;
             }
         }
         self.event_in(at, trigger)
+    }
+
+    /// Whether the event of a trigger that a file has is whole; `None` if it has none.
+    fn is_whole_in(&mut self, file: usize, trigger: TriggerNumber) -> io::Result<Option<bool>> {
+        match self.event_in(file, trigger) {
+            Ok(found) => Ok(found.map(|_| true)),
+            Err(ReadError::Damaged { .. }) => Ok(Some(false)),
+            Err(ReadError::Io(error)) => Err(error),
+        }
     }
 
     /// The event of a trigger that a file has.
@@ -713,11 +643,12 @@ impl RunFolder {
         let Some(file) = self.files.get_mut(file) else {
             return Ok(None);
         };
-        let path = &file.path;
-        file.reader.event(trigger).map_err(|error| match error {
-            ReadError::Io(error) => FileError::of(path, error).into(),
-            damaged @ ReadError::Damaged { .. } => damaged,
-        })
+        let found = file.event(trigger);
+        if matches!(found, Err(ReadError::Io(_))) {
+            // The file may be left out from now on; events may have copies elsewhere.
+            self.rows_known = self.rows.take().or(self.rows_known.take());
+        }
+        found
     }
 
     /// How many events the files have of which another copy has the row.
@@ -726,7 +657,7 @@ impl RunFolder {
     /// Only errors of the input.
     pub fn events_doubled(&mut self) -> io::Result<u64> {
         let mut doubled = self.event_rows()?.copy_count();
-        for file in &mut self.files {
+        for file in self.files.iter_mut().filter(|file| file.lost.is_none()) {
             let index = file.reader.event_index();
             doubled += index
                 .map_err(|error| FileError::of(&file.path, error))?
@@ -748,9 +679,7 @@ impl RunFolder {
         if self.rows.is_none() {
             let mut places = Vec::new();
             for (index, file) in self.files.iter_mut().enumerate() {
-                let of_file = file.reader.event_index();
-                let of_file = of_file.map_err(|error| FileError::of(&file.path, error))?;
-                places.extend(of_file.places().iter().map(|place| FolderPlace {
+                places.extend(file.places()?.iter().map(|place| FolderPlace {
                     trigger: place.trigger,
                     file: index,
                     bytes: place.bytes,
@@ -795,12 +724,7 @@ impl RunFolder {
     /// [`InputChange`]: crate::run_input::InputChange
     pub fn refresh(&mut self) -> io::Result<()> {
         self.files.iter().try_for_each(FolderFile::check)?;
-        for file in &mut self.files {
-            if !file.reader.is_finished() {
-                let refreshed = file.reader.refresh();
-                refreshed.map_err(|error| FileError::of(&file.path, error))?;
-            }
-        }
+        self.files.iter_mut().try_for_each(FolderFile::refresh)?;
         self.rows_known = self.rows.take().or(self.rows_known.take());
         let new = self.take_new_files();
         self.files.sort_by(|a, b| a.name.cmp(&b.name));
@@ -896,26 +820,16 @@ impl RunFolder {
         self.rewind();
         Ok(found)
     }
-
-    /// Lists the files that cannot be read before all other damage.
-    fn list_unreadable(&self, found: &mut Inspection) {
-        let ranges = self.unreadable.iter().map(|file| DamagedRange {
-            file: file.name.to_string(),
-            offset: 0,
-            bytes: file.bytes,
-            reason: file.reason(),
-        });
-        found.damaged_ranges += self.unreadable.len() as u64;
-        found.damage.splice(0..0, ranges);
-        found.damage.truncate(DAMAGE_LISTED_MAX);
-    }
 }
 
-/// Those of a gap's parts that are named.
-fn parts_named(gap: Range<u32>) -> impl Iterator<Item = u32> {
-    let first = gap.start..gap.end.min(gap.start.saturating_add(GAP_NAMED));
-    let last = gap.end.saturating_sub(GAP_NAMED).max(first.end)..gap.end;
-    first.chain(last)
+/// The error of a file, with its name; `lost` if it went away or was replaced.
+fn noted(path: &Path, lost: &mut Option<io::Error>, error: io::Error) -> io::Error {
+    let inner = error.get_ref();
+    let change = inner.and_then(|inner| inner.downcast_ref::<InputChange>());
+    if change.is_some_and(InputChange::is_for_good) {
+        *lost = Some(io::Error::new(error.kind(), error.to_string()));
+    }
+    FileError::of(path, error)
 }
 
 /// What the summary in a directory says of its files.
@@ -950,13 +864,6 @@ fn join(found: &mut Inspection, other: Inspection) {
     found.damaged_ranges += other.damaged_ranges;
     let room = DAMAGE_LISTED_MAX.saturating_sub(found.damage.len());
     found.damage.extend(other.damage.into_iter().take(room));
-}
-
-/// Bytes of a file that is there and that [`RunFolder::files_missing`] names all the same, since no chunk
-/// of a run file is in it; `None` if it is not there.
-pub fn unreadable_bytes(path: &Path) -> Option<u64> {
-    let metadata = std::fs::metadata(path).ok();
-    metadata.filter(|found| found.is_file()).map(|f| f.len())
 }
 
 /// The name of a file without its directory.

@@ -39,6 +39,18 @@ pub enum InputChange {
     NotOpened(io::Error),
 }
 
+impl InputChange {
+    /// Whether the file that was opened is gone from its place, so that nothing more is read of it.
+    pub(crate) fn is_for_good(&self) -> bool {
+        match self {
+            Self::Replaced => true,
+            Self::NotOpened(error) => !is_too_many(error),
+            // What is left of it is read.
+            Self::Cut { .. } => false,
+        }
+    }
+}
+
 impl From<InputChange> for io::Error {
     fn from(change: InputChange) -> Self {
         let kind = match change {

@@ -115,6 +115,12 @@ impl Subscription {
         self.reader.behind()
     }
 
+    /// Whether there is a record now; losses and the end do not show here.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.reader.is_ready()
+    }
+
     /// The next record, if there is one now; gaps are records of their own kind.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use livetime_shm::{PeerWatch, WakeSource};
@@ -27,6 +28,20 @@ const ROOT: &str = "/org/livetime/Timing1";
 const RECEIVER: &str = "/org/livetime/Timing1/tr0";
 /// Longest wait for an answer, and for a connection.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The process that connected first, 0 before. The D-Bus library keeps its threads for the rest of a
+/// process, and a child made by `fork` has the memory that speaks of them without having them.
+static CONNECTED: AtomicU32 = AtomicU32::new(0);
+
+/// Takes note that this process connects; refuses where it is a copy of one that has connected, since a
+/// connection would wait for threads that are not there.
+fn note_process(connected: &AtomicU32, process: u32) -> Result<(), ClientError> {
+    // Relaxed: no other memory hangs on it, and fork copies it as it is.
+    match connected.compare_exchange(0, process, Ordering::Relaxed, Ordering::Relaxed) {
+        Err(other) if other != process => Err(ClientError::Forked { connected: other }),
+        _ => Ok(()),
+    }
+}
 
 /// Which messages a condition matches, and when its action is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +118,8 @@ impl TimingClient {
     ///
     /// # Errors
     /// [`ClientError::NoDaemon`] when nobody is there, [`ClientError::NoAnswer`] when somebody is and
-    /// says nothing, [`ClientError::TurnedAway`] when it closes the connection.
+    /// says nothing, [`ClientError::TurnedAway`] when it closes the connection, [`ClientError::Forked`] in
+    /// a child made by `fork` of a process that has connected.
     pub fn connect(address: &Address) -> Result<Self, ClientError> {
         Self::connect_within(address, PATIENCE)
     }
@@ -133,6 +149,7 @@ impl TimingClient {
             Address::Bus(bus) => (Builder::address(bus.as_str()), None),
         };
         let is_bus = socket.is_none();
+        note_process(&CONNECTED, std::process::id())?;
         let connecting = async {
             let connection = builder.method_timeout(PATIENCE).build().await?;
             let watch = match socket {
@@ -615,6 +632,18 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+
+    #[test]
+    fn a_copy_of_a_process_that_has_connected_is_refused() {
+        let connected = AtomicU32::new(0);
+        assert!(note_process(&connected, 7).is_ok());
+        assert!(note_process(&connected, 7).is_ok());
+        let refused = note_process(&connected, 8).unwrap_err();
+        assert!(
+            matches!(refused, ClientError::Forked { connected: 7 }),
+            "{refused:?}"
+        );
+    }
 
     #[test]
     fn a_peer_that_takes_the_connection_and_says_nothing_is_given_up() {

@@ -24,6 +24,8 @@ use support::{RUN, begin, event, small_chunks};
 thread_local! {
     /// What the files of a test say of the run's writers.
     static WRITERS: std::cell::Cell<u16> = const { std::cell::Cell::new(1) };
+    /// Their configuration.
+    static CONFIG: std::cell::Cell<&'static str> = const { std::cell::Cell::new("format = 1\n") };
 }
 
 /// Events from `triggers` in a file, which is closed unless `end` is none.
@@ -45,6 +47,7 @@ fn write(
     let begin = RunBegin {
         file,
         writers,
+        config: CONFIG.with(std::cell::Cell::get).to_owned(),
         ..begin()
     };
     let path = folder.join(name);
@@ -379,6 +382,36 @@ fn a_stream_without_files_is_missed_by_the_counts_of_the_run() {
 }
 
 #[test]
+fn a_streams_file_that_is_gone_is_named_by_the_runs_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    WRITERS.set(2);
+    CONFIG.set("[[store.file]]\nname = \"win\"\nstreams = [0]\n");
+    write(path, "events.mcap", 0, 1..10, None);
+    write(path, "events.win.mcap", 0, 10..20, None);
+    write(path, "events-1.mcap", 0, 20..30, None);
+    let gone = path.join("events-1.win.mcap");
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(run.files_missing(), [gone.as_path()]);
+    assert!(run.condition().contains(Condition::INCOMPLETE));
+    let found = run.inspect().unwrap();
+    assert_eq!(found.files_missing, ["events-1.win.mcap"]);
+    assert!(found.condition.contains(Condition::INCOMPLETE));
+    let said = run.shortfall().unwrap().to_string();
+    assert!(said.contains("not there: events-1.win.mcap"), "{said}");
+    let alone = RunFolder::open(&path.join("events.mcap")).unwrap();
+    assert_eq!(alone.files_missing(), [] as [&Path; 0]);
+
+    // As any first part, it is missed by the parts behind it, too.
+    write(path, "events-1.win.0001.mcap", 5, 35..40, None);
+    let run = RunFolder::open(path).unwrap();
+    assert_eq!(run.files_missing(), [gone.as_path()]);
+    write(path, "events-1.win.mcap", 0, 30..35, Some(true));
+    let run = RunFolder::open(path).unwrap();
+    assert_eq!(run.files_missing(), [] as [&Path; 0]);
+}
+
+#[test]
 fn a_run_that_was_ended_at_once_lacks_what_nobody_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -558,19 +591,106 @@ fn a_run_of_more_files_than_may_be_open_is_read() {
     let targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
     let of_run = targets.filter(|target| target.starts_with(path)).count();
     assert!(of_run <= OPEN_FILES_MAX, "{of_run} files are open");
+}
 
-    // What was closed and is gone when it is needed again is an error that names it.
-    let gone = path.join("events.0003.mcap");
-    fs::remove_file(&gone).unwrap();
-    run.refresh().unwrap();
-    run.rewind();
-    let error = loop {
+/// Every event, and the errors between them.
+fn triggers_and_errors(run: &mut RunFolder) -> (Vec<u64>, Vec<String>) {
+    let (mut found, mut errors) = (Vec::new(), Vec::new());
+    loop {
         match run.next_event() {
-            Ok(found) => assert!(found.is_some(), "the file that is gone was read"),
-            Err(error) => break error.to_string(),
+            Ok(Some(event)) => found.push(event.header().trigger.0),
+            Ok(None) => return (found, errors),
+            Err(error) => errors.push(error.to_string()),
         }
+        assert!(errors.len() < 10, "{errors:?}");
+    }
+}
+
+/// What was closed and is not there when it is needed again is an error that names it, and left out then.
+#[test]
+fn a_file_that_goes_away_is_told_once_and_the_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let count = OPEN_FILES_MAX as u64 * 2 + 1;
+    write_parts(path, count);
+    let mut by_order = RunFolder::open(path).unwrap();
+    let mut by_trigger = RunFolder::open(path).unwrap();
+    let gone = path.join("events.0003.mcap");
+    let replaced = path.join("events.0005.mcap");
+    fs::remove_file(&gone).unwrap();
+    fs::copy(&replaced, path.join("other")).unwrap();
+    fs::rename(path.join("other"), &replaced).unwrap();
+    let rest = (1..=count).filter(|trigger| ![4, 6].contains(trigger));
+    let rest: Vec<u64> = rest.collect();
+
+    let (found, errors) = triggers_and_errors(&mut by_order);
+    assert_eq!(found, rest);
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors[0].starts_with("events.0003.mcap: "), "{errors:?}");
+    assert!(errors[1].starts_with("events.0005.mcap: "), "{errors:?}");
+    by_order.rewind();
+    assert_eq!(triggers_and_errors(&mut by_order), (rest.clone(), vec![]));
+
+    let mut find = |trigger| {
+        by_trigger
+            .event(TriggerNumber(trigger))
+            .map(|e| e.is_some())
     };
-    assert!(error.starts_with("events.0003.mcap: "), "{error}");
+    for name in ["events.0003.mcap", "events.0005.mcap"] {
+        let said = find(1).unwrap_err();
+        let livetime_store::ReadError::Io(said) = said else {
+            panic!("{said}");
+        };
+        assert!(said.to_string().starts_with(name), "{said}");
+    }
+    for trigger in 1..=count {
+        assert_eq!(find(trigger).unwrap(), rest.contains(&trigger), "{trigger}");
+    }
+    for run in [&by_order, &by_trigger] {
+        let lacking = run.files_lacking();
+        let texts: Vec<&str> = lacking.iter().map(|file| file.text.as_str()).collect();
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(
+            texts[0].starts_with("events.0003.mcap: the file cannot be read any more: "),
+            "{texts:?}"
+        );
+        assert!(run.condition().contains(Condition::INCOMPLETE));
+        let said = run.shortfall().unwrap().to_string();
+        assert!(
+            said.contains("cannot be read: events.0003.mcap ("),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_is_the_same_error_at_each_refresh() {
+    for count in [2, OPEN_FILES_MAX as u64 + 2] {
+        for cut in ["events.mcap", "events.0001.mcap"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path();
+            write_parts(path, count);
+            if count == 2 {
+                fs::remove_file(path.join("events.0001.mcap")).unwrap();
+                write(path, "events.0001.mcap", 1, 2..40, None);
+            }
+            let mut run = RunFolder::open(path).unwrap();
+            let output = fs::OpenOptions::new().write(true).open(path.join(cut));
+            let output = output.unwrap();
+            let bytes = output.metadata().unwrap().len();
+            output.set_len(bytes / 2).unwrap();
+            let (_, errors) = triggers_and_errors(&mut run);
+            assert_eq!(errors, [] as [&str; 0], "what is left is read");
+            let first = run.refresh().unwrap_err().to_string();
+            let expected = format!("{cut}: cut to {} bytes", bytes / 2);
+            assert!(first.starts_with(&expected), "{first}");
+            for _ in 0..3 {
+                assert_eq!(run.refresh().unwrap_err().to_string(), first);
+                run.rewind();
+                triggers_and_errors(&mut run);
+            }
+        }
+    }
 }
 
 #[test]

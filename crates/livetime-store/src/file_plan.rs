@@ -130,7 +130,7 @@ impl FilePlan {
     }
 }
 
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() <= NAME_BYTES_MAX
         && bytes.next().is_some_and(|first| first.is_ascii_lowercase())

@@ -9,6 +9,7 @@
 mod chunk_buffer;
 mod chunk_data;
 pub mod condition;
+mod configured_streams;
 pub mod damage;
 pub mod event_index;
 pub mod file_plan;

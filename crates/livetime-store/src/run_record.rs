@@ -10,6 +10,7 @@ use livetime_wire::{ChainCounts, LossCounts, RunNumber};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
+use crate::configured_streams::stream_names;
 use crate::run_note::RunNote;
 use crate::summary::{Counts, Losses};
 
@@ -106,6 +107,15 @@ impl RunBegin {
     /// The run number.
     pub fn run_number(&self) -> RunNumber {
         RunNumber(self.run)
+    }
+
+    /// Names of the files of streams that every writer of the run has from its start, as the
+    /// configuration tells; the simulator writes none.
+    pub fn stream_files(&self) -> Vec<String> {
+        match self.simulated {
+            true => Vec::new(),
+            false => stream_names(&self.config),
+        }
     }
 
     /// Whether it tells more than the run number: that of a copy whose file had lost its own does not.

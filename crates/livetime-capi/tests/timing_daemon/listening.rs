@@ -175,3 +175,14 @@ fn what_the_daemon_refuses_has_a_status_of_its_own() {
     let nobody = std::ffi::CString::new(nobody).unwrap();
     assert_eq!(open(nobody.as_ptr(), 0), (Status::ErrorIo, null_mut()));
 }
+
+#[test]
+fn whom_the_daemon_turns_away_is_refused() {
+    let stage = stage_with(|config| config.rules = AccessRules::parse("others none").unwrap());
+    let address = std::ffi::CString::new(stage.address.to_string()).unwrap();
+    assert_eq!(
+        open(address.as_ptr(), 0),
+        (Status::ErrorRefused, null_mut())
+    );
+    assert!(last_error().contains("no role"), "{}", last_error());
+}

@@ -33,6 +33,12 @@ impl<R: Read + Seek> RunReader<R> {
         let wanted = self.wanted();
         let found = scan(&mut self.input, from, wanted)?;
         let new = self.new_places(&found);
+        if self.is_as_it_was(&found) && is_same(&before, &new) {
+            // Nor is anything to be judged anew: what was found while reading stays listed as it was.
+            self.chunks.extend(before);
+            self.note_unreadable();
+            return Ok(());
+        }
         let pairs = new.iter().zip(&before);
         let same = pairs.take_while(|(new, old)| new.is_same_gap(old)).count();
         let kept = self.chunks.len() + same;
@@ -54,6 +60,11 @@ impl<R: Read + Seek> RunReader<R> {
         }
         self.note_unreadable();
         Ok(())
+    }
+
+    /// Whether the file is as long as it was and ends as it did.
+    fn is_as_it_was(&self, found: &Scan) -> bool {
+        (found.input_bytes, found.is_closed) == (self.input_bytes, self.is_closed)
     }
 
     /// The places that a scan has found behind those that are known.
@@ -88,4 +99,10 @@ impl<R: Read + Seek> RunReader<R> {
         found.entries().iter().for_each(|found| damage.push(*found));
         self.take_damage(damage);
     }
+}
+
+/// Whether both are the same places.
+fn is_same(before: &[ChunkPlace], now: &[ChunkPlace]) -> bool {
+    let of = |place: &ChunkPlace| (place.kind, place.offset, place.data_bytes);
+    before.iter().map(of).eq(now.iter().map(of))
 }

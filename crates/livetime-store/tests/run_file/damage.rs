@@ -709,3 +709,32 @@ fn a_recovery_takes_the_events_that_a_reader_of_the_whole_file_finds() {
         );
     }
 }
+
+/// Whatever was listed while events were read: a file that has not changed has no other damage.
+#[test]
+fn a_refresh_that_finds_nothing_new_leaves_the_list_as_it_is() {
+    let mut random = Random::new(83);
+    let written = events(&mut random, 120, 60);
+    let bytes = file(&written, 4096);
+    for round in 0..400 {
+        let length = bytes.len() / 2 + random.below(bytes.len() as u64 / 2) as usize;
+        let mut damaged = bytes[..length].to_vec();
+        for _ in 0..random.below(4) {
+            let at = length / 2 + random.below(length as u64 / 2) as usize;
+            damaged[at] ^= 1 << random.below(8);
+        }
+        if random.below(2) == 0 {
+            let end = (length + 5000).min(bytes.len());
+            damaged.resize(end, 0);
+        }
+        let mut reader = support::open(&damaged);
+        let found = read_back(&mut reader, &written);
+        reader.event_index().unwrap();
+        let before = reader.damage().clone();
+        reader.refresh().unwrap();
+        assert_eq!(*reader.damage(), before, "round {round}");
+        assert!(reader.next_event().unwrap().is_none(), "round {round}");
+        reader.rewind();
+        assert_eq!(read_back(&mut reader, &written), found, "round {round}");
+    }
+}

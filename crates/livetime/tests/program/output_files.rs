@@ -117,7 +117,7 @@ fn several_files(more: &[&str]) {
         assert!(run.err.contains(&said), "{}", run.err);
     }
 
-    // Of a stream that is gone no other file tells: the run's summary does.
+    // Of the events of a stream that is gone no other file tells: the run's summary does.
     for name in files.iter().filter(|f| f.starts_with("events.dimuon")) {
         // One of them is gone already.
         let _gone = fs::remove_file(bench.path("out").join(name));
