@@ -221,6 +221,8 @@ def test_a_histogram_has_one_axis(run):
         ("x", {"bins": 4001}, "expected 1 to 4000 bins"),
         ("x", {"range": (0, float("inf"))}, "has 100 bins from 0 to inf"),
         ("x", {"range": (-1e308, 1e308)}, "expected 1 to 4000 bins from low to high"),
+        ("x", {"range": (0, 1e-310)}, "has 100 bins from 0 to 1e-310 (x), expected 1 to 4000 bins"),
+        ("x", {"range": (0, 5e-324), "bins": 1}, "not too narrow to count in"),
         ("x", {"range": ("a", 1)}, "and two numbers"),
     ],
 )

@@ -1,6 +1,7 @@
 """Event samples of other programs as recorded events."""
 
 import os
+import stat
 from pathlib import Path
 
 import awkward as ak
@@ -9,6 +10,7 @@ import pytest
 import uproot
 
 import livetime
+from livetime.__main__ import main
 
 
 def nano(path, muons, charges):
@@ -180,6 +182,25 @@ def test_a_sample_is_not_written_over(tmp_path, sample):
         with pytest.raises(livetime.SampleError, match=f"{message} and is not replaced"):
             livetime.import_events(tmp_path / source, tmp_path / target, overwrite=True)
         assert (tmp_path / target).read_bytes() == before
+
+
+def test_only_a_plain_file_gives_way_to_recorded_events(tmp_path, capsys):
+    nano(tmp_path / "in.root", [[30.5]], [[1]])
+    os.mkfifo(tmp_path / "fifo.csv")
+    (tmp_path / "mine.csv").write_text("mine")
+    (tmp_path / "mine.csv.part").write_text("mine, too")
+    for overwrite in (False, True):
+        with pytest.raises(livetime.SampleError, match="fifo.csv is a FIFO and is not replaced"):
+            livetime.import_events(
+                tmp_path / "in.root", tmp_path / "fifo.csv", overwrite=overwrite
+            )
+    assert stat.S_ISFIFO((tmp_path / "fifo.csv").stat().st_mode)
+    command = ["import", str(tmp_path / "in.root"), str(tmp_path / "mine.csv")]
+    assert main(command) == 1
+    assert "mine.csv is there already; ask for overwrite" in capsys.readouterr().err
+    assert main([*command, "--overwrite"]) == 0
+    assert (tmp_path / "mine.csv").read_text().startswith("Run,Event,")
+    assert (tmp_path / "mine.csv.part").read_text() == "mine, too"
 
 
 def test_files_of_other_formats_are_refused(tmp_path):

@@ -1,6 +1,9 @@
 """Orders from Python to a run of the program that goes on."""
 
+import fcntl
 import json
+import os
+import socket
 import subprocess
 
 import pytest
@@ -78,6 +81,44 @@ def test_a_run_is_paused_resumed_and_stopped(running):
     assert f"after {seconds:.3g} s: beam back, 120 GeV" in str(run)
     with pytest.raises(livetime.OrderError, match="has it ended"):
         live.status()
+
+
+def test_what_is_no_text_and_no_name_is_refused_before_it_is_sent(tmp_path):
+    folder, sent = tmp_path / "run", []
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as control:
+        place = os.open(folder, os.O_RDONLY)
+        control.bind(f"/proc/self/fd/{place}/control")
+        os.close(place)
+        control.listen()
+        live = livetime.LiveRun(folder)
+        for unit in ("", "  ", "\u2003", "\t"):
+            with pytest.raises(livetime.OrderError, match="is no filter unit; expected a name such"):
+                live.remove_filter(unit)
+        for wrong in (5, True, False, b"fu1", ["fu1"]):
+            with pytest.raises(TypeError, match="expected a name such as 'fu1'"):
+                live.remove_filter(wrong)
+            with pytest.raises(TypeError, match="a note is .*, expected a text"):
+                live.note(wrong)
+        with pytest.raises(TypeError, match="a note is None, expected a text"):
+            live.note(None)
+        control.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            sent.append(control.accept())
+    assert sent == []
+
+
+def test_a_run_that_begins_has_not_ended(tmp_path):
+    live = livetime.LiveRun(tmp_path)
+    with (tmp_path / "lock").open("w") as lock:
+        with pytest.raises(livetime.OrderError, match="has it ended"):
+            live.status()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(livetime.OrderError, match="has not begun to take orders yet"):
+            live.status()
+        (tmp_path / "summary.json").touch()
+        with pytest.raises(livetime.OrderError, match="has it ended"):
+            live.status()
 
 
 def test_where_no_run_is_there_is_nobody_to_obey(tmp_path):

@@ -66,7 +66,14 @@ def test_the_program_exports_through_the_package(tmp_path, sample, run):
     assert len(livetime.read_export(tmp_path / "run.parquet")) == len(run)
     again = export("--format", "parquet", "--out", "run.parquet")
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "is there already; ask for overwrite or another name" in again.stderr
+    (tmp_path / "run.parquet").write_bytes(b"mine")
+    asked = export("--format", "parquet", "--out", "run.parquet", "--overwrite")
+    assert asked.returncode == 0, asked.stderr
+    assert len(livetime.read_export(tmp_path / "run.parquet")) == len(run)
+    stream = export("--format", "bytestream", "--out", "run.parquet", "--overwrite")
+    assert stream.returncode == 2
+    assert "`--overwrite` goes with the formats of the Python package" in stream.stderr
     assert export("--format", "root").returncode == 2
     environment["LIVETIME_PYTHON"] = "/bin/false"
     without = export("--format", "csv", "--out", "run.csv")

@@ -169,6 +169,21 @@ def test_iterating_gives_the_whole_in_parts(run):
         next(run.iterate(step=0))
 
 
+def test_iterating_ends_with_the_events_that_were_there(sample, tmp_path):
+    file = tmp_path / "events.mcap"
+    file.write_bytes(sample.data[: len(sample.data) // 2])
+    growing = livetime.open(tmp_path)
+    before = len(growing)
+    parts = growing.iterate(step=before - 10)
+    rows = [next(parts)]
+    file.write_bytes(sample.data)
+    growing.refresh()
+    assert len(growing) > before
+    rows += parts
+    assert [len(part) for part in rows] == [before - 10, 10]
+    assert np.concatenate(rows).tolist() == growing.events(0, before).tolist()
+
+
 def test_no_python_object_for_each_event(run):
     run.objects(0, 10), run.fragments(0, 10)
     gc.collect()

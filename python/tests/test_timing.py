@@ -277,6 +277,14 @@ def test_conditions_outlive_their_control_by_a_lease(daemon):
             third.add_condition(sink, timing.Filter(), action)
 
 
+def test_a_closed_listener_calls_nobody_back(daemon):
+    listener = timing.Listener(address=daemon)
+    listener.close()
+    with pytest.raises(livetime.LivetimeError, match="the listener is closed"):
+        listener.call(print)
+    assert "livetime-timing" not in [thread.name for thread in threading.enumerate()]
+
+
 def test_errors_say_what_to_do(tmp_path, daemon):
     with pytest.raises(livetime.LivetimeError, match="livetime timing serve"):
         timing.Control(str(tmp_path / "none.sock"))

@@ -16,6 +16,7 @@ import awkward as ak
 
 from ._native import LivetimeError, __version__
 from .exports import FORMATS, ExportError, differing_events, export, read
+from .filters import plain
 from .imports import SampleError, import_events
 from .run import DataWarning, open_run
 
@@ -39,6 +40,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     importing.add_argument("file", help="ROOT or CSV file")
     importing.add_argument("out", help="CSV file of recorded events to write")
     importing.add_argument("--tree", help="name of the TTree or RNTuple")
+    importing.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
     given = parser.parse_args(arguments)
     if given.command == "import":
         return _import(given)
@@ -64,7 +66,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print(f"error: {error}; pip install 'livetime[export]' brings it", file=sys.stderr)
         return 1
     verdict = "" if differing is None else f": {differing} differ"
-    print(f"{count} events in {given.out}{verdict}")
+    print(plain(f"{count} events in {given.out}{verdict}"))
     if lacking is not None:
         says_where = f"`livetime inspect {given.run}` says where"
         print(f"warning: {given.run}: {lacking}; {says_where}", file=sys.stderr)
@@ -73,14 +75,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 def _import(given: argparse.Namespace) -> int:
     try:
-        done = import_events(given.file, given.out, tree=given.tree)
+        done = import_events(given.file, given.out, tree=given.tree, overwrite=given.overwrite)
     except (SampleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except ImportError as error:
         print(f"error: {error}; pip install 'livetime[export]' brings it", file=sys.stderr)
         return 1
-    print(f"{done.events} events, {done.objects} objects in {given.out}")
+    print(plain(f"{done.events} events, {done.objects} objects in {given.out}"))
     if done.objects_left_out:
         print(f"warning: {done.objects_left_out} objects left out", file=sys.stderr)
     return 0

@@ -35,7 +35,8 @@ class FilterPath:
     passed: Optional[int] = None
     #: Those of them on which it fired; None without counts.
     fired: Optional[int] = None
-    #: Fires over the time of the run [Hz]; None without counts.
+    #: Fires over the time in which triggers were taken [Hz], without ``summary.json`` over that until
+    #: the end of the run, which is longer; None without counts.
     fired_hz: Optional[float] = None
 
 
@@ -49,7 +50,7 @@ class FilterStream:
     bit: Optional[int]
     #: Events in it; None without counts.
     events: Optional[int] = None
-    #: Their rate over the time of the run [Hz]; None without counts.
+    #: Their rate [Hz], over the time of `FilterPath.fired_hz`; None without counts.
     hz: Optional[float] = None
 
 

@@ -222,9 +222,12 @@ def _axis(name: str, bins: Any, limits: tuple[Any, Any], label: str) -> _Axis:
             "and two numbers"
         ) from error
     width = axis.upper - axis.lower
-    if not (1 <= axis.bins <= BINS_MAX and 0 < width < float("inf")):
+    # Of a range that is too narrow the bins per unit are beyond all numbers.
+    is_range = 0 < width < float("inf") and axis.bins / width < float("inf")
+    if not (1 <= axis.bins <= BINS_MAX and is_range):
         raise ValueError(
-            f"histogram {name!r} has {axis}, expected 1 to {BINS_MAX} bins from low to high"
+            f"histogram {name!r} has {axis}, expected 1 to {BINS_MAX} bins from low to high, not too "
+            "narrow to count in"
         )
     return axis
 

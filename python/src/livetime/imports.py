@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Optional, TextIO, Union
 
 from .exports import csv_file
-from .output_file import reason_to_keep
+from .output_file import in_the_making
 
 #: Most objects of a row of the written file; the hardest are kept.
 OBJECTS_MAX = 24
@@ -75,25 +75,16 @@ def import_events(
 
     `tree` names the TTree or RNTuple, if it is not the first one with objects. Impact parameters and
     isolation are not taken over: the layout with `PID` has no place for them. The file is written
-    beside its final name and renamed at the end. Raises SampleError for a sample without objects
-    or with a value that cannot be and for an `out` that is the sample itself or a file of a run,
-    and FileExistsError for one that is there unless `overwrite` is set.
+    beside its final name and renamed at the end, as one of `livetime.export`. Raises SampleError for a
+    sample without objects or with a value that cannot be and for an `out` that is the sample itself, a
+    file of a run or no plain file, and FileExistsError for one that is there unless `overwrite` is set.
     """
     source, target = Path(path), Path(out)
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists; another name, or overwrite=True, avoids that")
-    kept = reason_to_keep(target, csv_file.names(source) if source.name else [source])
-    if kept is not None:
-        raise SampleError(f"{target} {kept} and is not replaced; another name is expected")
+    inputs = csv_file.names(source) if source.name else [source]
     is_root = source.suffix in (".root", ".rntuple")
     rows = _root_rows(source, tree, step) if is_root else _csv_rows(source)
-    part = target.with_name(target.name + ".part")
-    try:
-        done = _write(rows, part, source, progress)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-    return done
+    with in_the_making([target], inputs, overwrite=overwrite, refused=SampleError) as [part]:
+        return _write(rows, part, source, progress)
 
 
 def _write(

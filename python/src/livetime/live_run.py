@@ -60,7 +60,12 @@ class LiveRun:
         return self._order("abort")
 
     def note(self, text: str) -> str:
-        """Keeps a line of text with the time, in the run's summary, report and file."""
+        """Keeps a line of text with the time, in the run's summary, report and file.
+
+        Raises TypeError for what is no text.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"a note is {text!r}, expected a text")
         return self._order(f"note {text}")
 
     def add_filter(self) -> str:
@@ -68,8 +73,18 @@ class LiveRun:
         return self._order("filter add")
 
     def remove_filter(self, unit: Optional[str] = None) -> str:
-        """Lets a filter unit leave, such as ``"fu1"``; the last one if none is named."""
-        return self._order("filter remove" if unit is None else f"filter remove {unit}")
+        """Lets a filter unit leave, such as ``"fu1"``; the last one if none is named (None).
+
+        Raises TypeError for a name that is no text.
+        """
+        if unit is None:
+            return self._order("filter remove")
+        if not isinstance(unit, str):
+            raise TypeError(f"a filter unit is {unit!r}, expected a name such as 'fu1'")
+        # The order without a name is another one.
+        if not unit.strip():
+            raise OrderError(f"{unit!r} is no filter unit; expected a name such as 'fu1'")
+        return self._order(f"filter remove {unit}")
 
     def _order(self, order: str) -> str:
         if "\n" in order:
@@ -79,15 +94,28 @@ class LiveRun:
         except UnicodeEncodeError as error:
             raise OrderError(f"{order!r} is no text that can be passed on") from error
         except OSError as error:
-            raise OrderError(
-                f"no run takes orders in {self.directory} ({error}); has it ended?"
-            ) from error
+            why = "has it ended?"
+            if self._is_held():
+                why = "the run there has not begun to take orders yet, or takes none any more"
+            raise OrderError(f"no run takes orders in {self.directory} ({error}); {why}") from error
         kind, _, text = answer.strip().partition(": ")
         if kind == "ok":
             return text
         if kind == "error":
             raise OrderError(text)
         raise OrderError(f"the run in {self.directory} answered {answer!r}")
+
+    def _is_held(self) -> bool:
+        """Whether a process holds the lock of the run in the directory, and the run is not complete."""
+        # Asked of the system: to try the lock would turn away a run that begins at this moment.
+        try:
+            lock = (self.directory / "lock").stat()
+            held = Path("/proc/locks").read_text()
+            has_ended = (self.directory / "summary.json").exists()
+        except OSError:
+            return False
+        place = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
+        return not has_ended and any(place in line.split() for line in held.splitlines())
 
     def _ask(self, order: str) -> str:
         folder = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -348,14 +348,17 @@ class Run:
 
     def iterate(self, table: str = "events", step: int = 10_000, **options: Any) -> Iterator[Any]:
         """Calls the method named `table` for `step` events at a time, so that memory stays bounded:
-        ``for objects in run.iterate("objects", step=50_000): h.fill(ak.flatten(objects.pt))``.
+        ``for objects in run.iterate("objects", step=50_000): h.fill(ak.flatten(objects.pt))``. It ends
+        with the events that were there when it began, also after a `refresh`.
         """
         if table not in _TABLES:
             raise ValueError(f"table is {table!r}, expected one of {', '.join(_TABLES)}")
         if step < 1:
             raise ValueError(f"step is {step}, expected 1 or more")
-        for start in range(0, len(self), step):
-            yield getattr(self, table)(start, start + step, **options)
+        # A `refresh` meanwhile adds events to the run, and none to what is gone through.
+        end = len(self)
+        for start in range(0, end, step):
+            yield getattr(self, table)(start, min(start + step, end), **options)
 
     @property
     def histograms(self) -> dict[str, Histogram]:

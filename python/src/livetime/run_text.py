@@ -69,7 +69,9 @@ def _rows(run: Run) -> list[tuple[str, str]]:
     if losses is not None:
         rows.append(("losses", _losses(losses)))
     if "conserved" in summary:
-        rows.append(("conserved", "yes" if summary["conserved"] else "NO"))
+        unseen = summary.get("not_seen_to_end", [])
+        heard = f" of what was heard last: nobody has seen {_listed(unseen)} end" if unseen else ""
+        rows.append(("conserved", ("yes" if summary["conserved"] else "NO") + heard))
     names = list(run.histograms)
     if names:
         rows.append(("histograms", _listed(names)))

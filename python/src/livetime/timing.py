@@ -221,8 +221,10 @@ class Listener:
     def call(self, handle: Callable[[Records], Any]) -> None:
         """Calls `handle` with each array of records, in a thread of its own, until `close`.
 
-        An error ends the thread, as any exception ends one (`threading.excepthook`).
+        An error ends the thread, as any exception ends one (`threading.excepthook`). Raises
+        LivetimeError if the listener is closed or calls back already.
         """
+        self._open()
         if self._thread is not None:
             raise LivetimeError("the listener calls back already")
 

@@ -43,6 +43,9 @@ pub(crate) struct Options {
     /// With the words of all fragments (formats of the Python package)
     #[arg(long)]
     fragments: bool,
+    /// Replace the file if it is there (formats of the Python package); never one of a run
+    #[arg(long)]
+    overwrite: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -82,6 +85,13 @@ const PYTHON: &str = "LIVETIME_PYTHON";
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(format) = options.format.of_python() {
         return export_by_python(options, format);
+    }
+    if options.overwrite {
+        say(format_args!(
+            "error: `--overwrite` goes with the formats of the Python package\n\
+             help: a byte stream is written under a name that nothing has"
+        ));
+        return ExitCode::from(2);
     }
     // Before the output is made: nothing of it is to be left where there is no run.
     let written = match RunFolder::open(&options.run) {
@@ -153,6 +163,9 @@ fn export_by_python(options: &Options, format: &str) -> ExitCode {
     command.args(["--format", format]);
     if options.fragments {
         command.arg("--fragments");
+    }
+    if options.overwrite {
+        command.arg("--overwrite");
     }
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ from typing import Callable, Optional, Union
 
 import awkward as ak
 
-from ..output_file import reason_to_keep
+from ..output_file import in_the_making
 from ..run import Run, open_run
 from . import csv_file, hdf5_file, parquet_file, root_file
 from .comparison import differing_events
@@ -38,6 +38,15 @@ _WRITERS: dict[str, Callable[[list[Path], dict[str, str]], Writer]] = {
     "csv": csv_file.CsvWriter,
 }
 
+#: What reads the file of an export; of an export as CSV that of the events.
+_READERS: dict[str, Callable[[Path], ak.Array]] = {
+    "root": root_file.read,
+    "rntuple": root_file.read,
+    "parquet": parquet_file.read,
+    "hdf5": hdf5_file.read,
+    "csv": csv_file.read,
+}
+
 
 def export(
     run: Union[Run, str, os.PathLike[str]],
@@ -53,12 +62,13 @@ def export(
 
     `format` is one of `FORMATS`; without it the ending of `path` says it. `fragments` adds the
     fragments with all their words, as received. `step` events are held in memory at a time, and
-    after each such batch ``progress(done, total)`` is called. The file is written beside its final
-    name with `.part` behind it and renamed at the end: a failed export leaves nothing behind.
+    after each such batch ``progress(done, total)`` is called. Events that a `Run.refresh` takes up
+    meanwhile are not among them. The file is written beside its final name, as `.livetime-*.part`, and
+    renamed at the end: a failed export leaves nothing behind, one that was killed that file.
 
-    Raises FileExistsError if the target is there and `overwrite` is not asked for, ExportError for
-    an unknown format, a `step` below 1 or a target that is a file of this or another run,
-    ImportError if the library of the format is missing.
+    Raises FileExistsError if the target is there, or appears meanwhile, and `overwrite` is not asked
+    for, ExportError for an unknown format, a `step` below 1 or a target that is a file of this or
+    another run or no plain file, ImportError if the library of the format is missing.
     """
     if not isinstance(run, Run):
         run = open_run(run)
@@ -71,30 +81,19 @@ def export(
     if name == "csv" and fragments:
         raise ExportError("format csv has no place for fragments; use parquet, hdf5 or root")
     files = csv_file.names(target) if name == "csv" else [target]
-    for file in files:
-        if file.exists() and not overwrite:
-            raise FileExistsError(f"{file} is there already; ask for overwrite or another name")
-        kept = reason_to_keep(file, [run.file, *run.file.parent.glob("*.mcap")])
-        if kept is not None:
-            raise ExportError(f"{file} {kept} and is not replaced; another name is expected")
-    parts = [file.with_name(file.name + ".part") for file in files]
+    inputs = [run.file, *run.file.parent.glob("*.mcap")]
     total = len(run)
     done = 0
-    try:
+    with in_the_making(files, inputs, overwrite=overwrite, refused=ExportError) as parts:
         writer = _WRITERS[name](parts, run_record(run))
         try:
-            for batch in batches(run, step, fragments):
+            for batch in batches(run, step, fragments, total):
                 writer.append(batch)
                 done += len(batch["trigger"])
                 if progress is not None:
                     progress(done, total)
         finally:
             writer.close()
-        for written, file in zip(parts, files):
-            written.replace(file)
-    finally:
-        for written in parts:
-            written.unlink(missing_ok=True)
     return done
 
 
@@ -103,20 +102,26 @@ def read(path: Union[str, os.PathLike[str]], *, format: Optional[str] = None) ->
     `livetime.exports.table`, in the same types in which they were written. `format` is one of
     `FORMATS`; without it the ending of `path` says it.
 
-    Raises ExportError for an unknown format, an ending of none, or two files of CSV that do not
-    belong together or are not whole, KeyError if the file was not made by `export`.
+    Raises ExportError for an unknown format, an ending of none, a file that was not made by `export`
+    or is not whole, or two files of CSV that do not belong together, OSError if there is none or it
+    cannot be read, ImportError if the library of the format is missing.
     """
     source = Path(path)
     name = format or format_of(source)
     if name not in FORMATS:
         raise ExportError(f"format is {name!r}, expected one of {', '.join(FORMATS)}")
-    if name in ("root", "rntuple"):
-        return root_file.read(source)
-    if name == "parquet":
-        return parquet_file.read(source)
-    if name == "hdf5":
-        return hdf5_file.read(source)
-    return csv_file.read(source)
+    try:
+        return _READERS[name](source)
+    except (ExportError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        # What a library says of a file that is none of its own has no class in common.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ExportError(
+            f"{source}: no whole file of an export in format {name}: {reason}"
+        ) from error
 
 
 def format_of(path: Path) -> str:

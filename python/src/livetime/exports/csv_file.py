@@ -60,7 +60,11 @@ def read(path: Path) -> ak.Array:
     Raises ExportError where an object is not of the event in its row, and for a file that was cut off
     within a line or has a value that is none.
     """
-    rows, of_objects = (_rows(file) for file in names(path))
+    events, objects = names(path)
+    rows = _rows(events)
+    if not objects.exists():
+        raise ExportError(f"{path}: no {objects.name} beside it, which an export as CSV has")
+    of_objects = _rows(objects)
     try:
         return _columns(path, rows, of_objects)
     except (KeyError, OverflowError, TypeError, ValueError) as error:

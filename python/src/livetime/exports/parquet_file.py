@@ -42,4 +42,6 @@ def read(path: Path) -> ak.Array:
     """The columns of an exported file."""
     import pyarrow.parquet
 
-    return in_types(ak.from_arrow(pyarrow.parquet.read_table(path)))
+    # Opened here, since pyarrow takes no name that is not UTF-8.
+    with path.open("rb") as file:
+        return in_types(ak.from_arrow(pyarrow.parquet.read_table(file)))

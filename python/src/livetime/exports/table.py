@@ -10,7 +10,7 @@ all fragments of the event one after the other (`fragment.word_count` says where
 from __future__ import annotations
 
 import json
-from typing import Any, Iterator, Protocol
+from typing import Any, Iterator, Optional, Protocol
 
 import awkward as ak
 import numpy as np
@@ -64,10 +64,14 @@ def columns(fragments: bool) -> dict[str, Any]:
     return lists
 
 
-def batches(run: Run, step: int, fragments: bool) -> Iterator[Batch]:
-    """The events of a run in batches of `step`; one empty batch for a run without events."""
-    for start in range(0, max(len(run), 1), step):
-        yield _batch(run, start, start + step, fragments)
+def batches(
+    run: Run, step: int, fragments: bool, total: Optional[int] = None
+) -> Iterator[Batch]:
+    """The first `total` events of a run in batches of `step`, without it those that are there at the
+    start; one empty batch for a run without events."""
+    end = len(run) if total is None else total
+    for start in range(0, max(end, 1), step):
+        yield _batch(run, start, min(start + step, end), fragments)
 
 
 def _batch(run: Run, start: int, stop: int, fragments: bool) -> Batch:
