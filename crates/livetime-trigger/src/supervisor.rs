@@ -90,7 +90,11 @@ impl SupervisorConfig {
                 format!("above {}, at most {}", self.deadline, Self::TIMEOUT_MAX),
                 "set it far above the deadline: what it ends is lost",
             );
-            problems.push(problem.with_related(format!("{path}.deadline"), "deadline set here"));
+            // Beyond the largest it is wrong whatever the deadline is.
+            problems.push(match self.decision_timeout > Self::TIMEOUT_MAX {
+                true => problem,
+                false => problem.with_related(format!("{path}.deadline"), "deadline set here"),
+            });
         }
         let outputs_min = OUTPUTS_PER_TRIGGER * usize::from(self.l2_buffers);
         if !(outputs_min..=Self::OUTPUT_QUEUE_MAX).contains(&self.output_queue) {

@@ -239,7 +239,7 @@ impl CutReader<'_, '_, '_> {
     }
 
     fn em(&mut self) -> Option<EmCut> {
-        let had_em_max = self.ratio("had_em_max", HAD_EM_MAX);
+        let had_em_max = self.ratio("had_em_max", 0.001, HAD_EM_MAX);
         let em_min = self.energy("em_min");
         Some(EmCut {
             em_min: em_min?,
@@ -247,9 +247,14 @@ impl CutReader<'_, '_, '_> {
         })
     }
 
-    /// A ratio that is a whole number of thousandths.
-    fn ratio(&mut self, key: &'static str, default: Thousandths) -> Option<Thousandths> {
-        let Some(ratio) = self.section.number(key, 0.0..=1000.0) else {
+    /// A ratio of at least `least` that is a whole number of thousandths.
+    fn ratio(
+        &mut self,
+        key: &'static str,
+        least: f64,
+        default: Thousandths,
+    ) -> Option<Thousandths> {
+        let Some(ratio) = self.section.number(key, least..=1000.0) else {
             return Some(default);
         };
         exact(ratio, 1000.0)
@@ -288,7 +293,7 @@ impl CutReader<'_, '_, '_> {
 
     fn tau(&mut self) -> Option<TauCut> {
         let match_max = self.angle("match_max", TAU_MATCH);
-        let had_em_min = self.ratio("had_em_min", HAD_EM_MIN);
+        let had_em_min = self.ratio("had_em_min", 0.0, HAD_EM_MIN);
         let towers_max = self.count("towers_max", None);
         let (et_min, track_pt_min) = (self.energy("et_min"), self.energy("track_pt_min"));
         Some(TauCut {
@@ -488,6 +493,9 @@ mod tests {
             had_em_max: Thousandths(300),
         };
         assert_eq!(cut, Some(Cut::Photon(PhotonCut { em: expected })));
+        let none = "em_min = \"8 GeV\"\nhad_em_max = 0";
+        let allowed = &read(CutName::Photon, none).1[0].allowed;
+        assert_eq!(allowed, "a number from 0.001 to 1000");
         let text = "em_min = \"8 GeV\"\nhad_em_max = 0.1255";
         assert_eq!(read(CutName::Photon, text).1[0].path, "had_em_max");
     }

@@ -12,6 +12,7 @@ use livetime_wire::{ByteSize, DurationNs, Problem, ProblemCode, RateHz};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::exact_time::parse_time;
 use super::problem_code::{
     BAD_CHOICE, BAD_QUANTITY, CONTROL_CHARACTERS, IDLE_KEY, MISSING_KEY, OUT_OF_RANGE, SYNTAX,
     UNKNOWN_KEY, WRONG_TYPE,
@@ -22,7 +23,19 @@ use super::problem_code::{
 pub(crate) struct Findings {
     spans: RefCell<BTreeMap<String, Range<usize>>>,
     problems: RefCell<Vec<Problem>>,
+    /// Where headers of tables are broken.
+    broken_headers: RefCell<Vec<Range<usize>>>,
 }
+
+/// What is wrong with a value whatever else stands in the document.
+const OF_VALUES: [ProblemCode; 6] = [
+    UNKNOWN_KEY,
+    WRONG_TYPE,
+    BAD_QUANTITY,
+    BAD_CHOICE,
+    OUT_OF_RANGE,
+    CONTROL_CHARACTERS,
+];
 
 impl Findings {
     /// Adds a problem.
@@ -78,12 +91,25 @@ impl Findings {
 
     /// The places and the problems. Behind a syntax error a value may stand for one that could not be
     /// read, at a place without extent: what is wrong with it is nothing that the text says.
+    /// A broken header takes lines behind it along, the header of another table perhaps: what is missing
+    /// then may be there, and only what is wrong with values elsewhere is said.
     pub(crate) fn into_parts(self) -> (BTreeMap<String, Range<usize>>, Vec<Problem>) {
         let is_broken = self.has_any(&[SYNTAX]);
+        let headers = self.broken_headers.into_inner();
         let (spans, mut problems) = (self.spans.into_inner(), self.problems.into_inner());
         if is_broken {
             let is_unread = |path: &str| spans.get(path).is_some_and(Range::is_empty);
             problems.retain(|problem| problem.code == SYNTAX || !is_unread(&problem.path));
+        }
+        if !headers.is_empty() {
+            let is_apart = |span: &Range<usize>| {
+                let mut headers = headers.iter();
+                headers.all(|header| header.start < span.start || span.end < header.start)
+            };
+            problems.retain(|problem| {
+                let is_apart = spans.get(&problem.path).is_some_and(is_apart);
+                problem.code == SYNTAX || (is_apart && OF_VALUES.contains(&problem.code))
+            });
         }
         (spans, problems)
     }
@@ -95,6 +121,11 @@ pub(crate) fn parse<'t>(text: &'t str, findings: &Findings) -> Spanned<DeTable<'
     for (index, error) in errors.iter().enumerate() {
         let path = format!("syntax error {}", index + 1);
         if let Some(span) = error.span() {
+            let before = text.get(..span.start).unwrap_or_default();
+            let line = before.rfind('\n').map_or(0, |end| end + 1);
+            if text[line..].trim_start().starts_with('[') {
+                findings.broken_headers.borrow_mut().push(span.clone());
+            }
             findings.place(&path, span);
         }
         let help = "correct the line; the rest of the file was read as far as possible";
@@ -110,14 +141,26 @@ pub(crate) fn parse<'t>(text: &'t str, findings: &Findings) -> Spanned<DeTable<'
 }
 
 /// A quantity that is written as text with a unit.
-pub(crate) trait Quantity: std::str::FromStr {
+pub(crate) trait Quantity: std::str::FromStr<Err: ToString> {
     /// What is allowed, for messages.
     const ALLOWED: &'static str;
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: Self::Err| error.to_string())
+    }
 }
 
 impl Quantity for DurationNs {
     const ALLOWED: &'static str =
         "a time with unit in quotes, such as \"20 us\" (ns, us, ms, s, min, h)";
+
+    fn read(text: &str) -> Result<Self, String> {
+        parse_time(text)
+    }
 }
 
 impl Quantity for ByteSize {
@@ -233,11 +276,8 @@ impl<'t, 'f> Section<'t, 'f> {
     }
 
     /// A quantity with unit: replaces `field` when the key is there.
-    pub(crate) fn quantity<T: Quantity>(&mut self, key: &'static str, field: &mut T)
-    where
-        T::Err: ToString,
-    {
-        if let Some(value) = self.parsed(key, T::ALLOWED, str::parse) {
+    pub(crate) fn quantity<T: Quantity>(&mut self, key: &'static str, field: &mut T) {
+        if let Some(value) = self.parsed(key, T::ALLOWED, T::read) {
             *field = value;
         }
     }
@@ -679,6 +719,33 @@ mod tests {
         let others = problems.iter().filter(|problem| problem.code != SYNTAX);
         let paths: Vec<&str> = others.map(|problem| problem.path.as_str()).collect();
         assert_eq!(paths, ["t.c"]);
+    }
+
+    /// One that ends nowhere takes the next header for its own, and what is between them.
+    #[test]
+    fn behind_a_broken_header_only_values_are_judged() {
+        let read = |text: &str| {
+            let findings = Findings::default();
+            let table = parse(text, &findings);
+            let mut root = Section::root(table.get_ref(), &findings);
+            root.require("format", "1");
+            drop(root.section("first"));
+            root.sections("second");
+            if let Some(mut third) = root.section("third") {
+                third.require("there", "a number");
+                third.integer("count", 1..=3);
+                third.finish();
+            }
+            root.finish();
+            let problems = findings.into_parts().1.into_iter();
+            let paths = problems.map(|problem| (problem.code, problem.path));
+            paths.collect::<Vec<_>>()
+        };
+        let found = read("[first\nseed = 9\n[[second]]\nkind = 1\n[third]\ncount = 4\n");
+        let syntax = (SYNTAX, "syntax error 1".to_owned());
+        let of_value = (OUT_OF_RANGE, "third.count".to_owned());
+        assert_eq!(found, [syntax.clone(), of_value]);
+        assert_eq!(read("[[second]]\n[first"), [syntax]);
     }
 
     #[test]

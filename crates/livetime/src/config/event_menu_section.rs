@@ -46,33 +46,21 @@ pub(crate) fn read_event_menu(
         menu.streams = vec!["unread".to_owned()];
     }
     section.quantity("event_limit", &mut menu.event_limit);
-    let paths = section.sections("path");
-    let is_empty = paths.is_empty();
-    for mut path in paths {
+    for mut path in section.sections("path") {
         let streams = are_known.then_some(&menu.streams[..]);
-        if let Some(read) = read_path(&mut path, streams, findings) {
-            menu.paths.push(read);
-        }
+        menu.paths.push(read_path(&mut path, streams, findings));
         path.finish();
-    }
-    if menu.paths.is_empty() && !is_empty {
-        // That no path could be read was said; that there is none would not be true.
-        menu.paths.push(EventPathConfig {
-            name: "unread".to_owned(),
-            cut: EventCut::All,
-            l2: Vec::new(),
-            prescale: 1,
-            streams: vec![0],
-        });
     }
     menu
 }
 
+/// Reads a path. What stands for a value that could not be read is right, so that the others are
+/// judged.
 fn read_path(
     path: &mut Section<'_, '_>,
     streams: Option<&[String]>,
     findings: &Findings,
-) -> Option<EventPathConfig> {
+) -> EventPathConfig {
     path.require("name", "a name for counters, such as \"Z\"");
     path.require("cut", "what the path asks for, such as \"dimuon\"");
     let name = path.text("name");
@@ -86,29 +74,33 @@ fn read_path(
     if cut.is_none() {
         path.pass_over(&KEYS_OF_CUTS);
     }
-    let cut = match cut? {
-        Kind::All => EventCut::All,
-        Kind::Dimuon => EventCut::Dimuon(read_candidate(path)),
-        Kind::FourLepton => EventCut::FourLepton(read_candidate(path)),
-        Kind::Muons => {
+    let cut = match cut {
+        None | Some(Kind::All) => EventCut::All,
+        Some(Kind::Dimuon) => EventCut::Dimuon(read_candidate(path)),
+        Some(Kind::FourLepton) => EventCut::FourLepton(read_candidate(path)),
+        Some(Kind::Muons) => {
             let (count, pt) = read_leptons(path);
             EventCut::Muons(count, pt)
         }
-        Kind::Electrons => {
+        Some(Kind::Electrons) => {
             let (count, pt) = read_leptons(path);
             EventCut::Electrons(count, pt)
         }
     };
-    Some(EventPathConfig {
-        name: name?,
+    let name = name.unwrap_or_else(|| {
+        let letters = path.path().chars().filter(char::is_ascii_alphanumeric);
+        letters.collect()
+    });
+    EventPathConfig {
+        name,
         cut,
         l2: l2
             .into_iter()
             .filter_map(|bit| u8::try_from(bit).ok())
             .collect(),
         prescale: prescale.map_or(1, |factor| factor as u32),
-        streams: bits?,
-    })
+        streams: bits.unwrap_or_else(|| vec![0]),
+    }
 }
 
 /// The bits of the streams that a path names; `None` if one is not in the list.

@@ -3,6 +3,8 @@
 use livetime_node::LinkFault;
 use livetime_wire::{DurationNs, RunNs};
 
+use super::exact_time::parse_time;
+
 /// Reads a fault: `link-down:3@4s+1s` takes data link 3 down at 4 s for 1 s.
 ///
 /// # Errors
@@ -14,8 +16,7 @@ pub(crate) fn parse_fault(text: &str) -> Result<LinkFault, String> {
     let (link, when) = rest.split_once('@').ok_or(FORM)?;
     let (start, length) = when.split_once('+').ok_or(FORM)?;
     let duration = |text: &str| {
-        text.parse::<DurationNs>()
-            .map_err(|error| format!("\"{text}\" is no time ({error}); {FORM}"))
+        parse_time(text).map_err(|error| format!("\"{text}\" is no time ({error}); {FORM}"))
     };
     let from = RunNs(duration(start)?.0);
     let length = duration(length)?;

@@ -10,6 +10,7 @@ mod builder_section;
 mod cut_section;
 mod document;
 mod event_menu_section;
+mod exact_time;
 mod filter_section;
 mod host_section;
 mod link_fault;
@@ -58,9 +59,8 @@ pub(crate) fn spill_of(text: &str) -> Option<ChainSpill> {
 ///
 /// # Errors
 /// What is wrong with the text, and how the quantity is written.
-pub(crate) fn parse_quantity<T: Quantity<Err: ToString>>(text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|error: T::Err| format!("{}; write {}", error.to_string(), T::ALLOWED))
+pub(crate) fn parse_quantity<T: Quantity>(text: &str) -> Result<T, String> {
+    T::read(text).map_err(|error| format!("{error}; write {}", T::ALLOWED))
 }
 
 /// A configuration file that was read.

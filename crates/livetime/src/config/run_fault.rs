@@ -12,6 +12,7 @@ use livetime_node::stream_mender::StreamFault;
 use livetime_node::{ChainConfig, LinkFault};
 use livetime_wire::{DurationNs, RunNs, SourceId, TriggerNumber, UnitId};
 
+use super::exact_time::parse_time;
 use super::link_fault;
 
 /// A fault as it was asked for.
@@ -65,8 +66,7 @@ pub(crate) fn parse_fault(text: &str) -> Result<RunFault, String> {
     }
     let (role, when) = rest.split_once('@').ok_or(FORM)?;
     let time = |text: &str| {
-        text.parse::<DurationNs>()
-            .map_err(|error| format!("\"{text}\" is no time ({error}); {FORM}"))
+        parse_time(text).map_err(|error| format!("\"{text}\" is no time ({error}); {FORM}"))
     };
     let role = role.to_owned();
     match kind {

@@ -47,6 +47,7 @@ pub(crate) fn run_notes(config: &RunConfig, processes: bool) -> Vec<String> {
             config.directory.display()
         ));
     }
+    notes.extend(unset_bits_notes(&config.chain));
     notes.extend(size_note(&config.chain));
     notes.extend(socket_note(&config.chain));
     notes.extend(shift_note(&config.chain));
@@ -161,6 +162,36 @@ fn shift_note(chain: &ChainConfig) -> Option<String> {
     })
 }
 
+/// That a condition asks for bits of Level 2 that no path of the menu sets. It is no mistake where
+/// another menu decided, on events that are replayed through this filter.
+fn unset_bits_notes(chain: &ChainConfig) -> Vec<String> {
+    let set: Vec<u8> = chain.menu.paths().iter().map(|path| path.bit).collect();
+    let of_first_step = ("`[filter.first_step]`".to_owned(), &chain.first_step.l2);
+    let paths = match &chain.filter {
+        FilterConfig::Menu(menu) => &menu.paths[..],
+        _ => &[],
+    };
+    let of_paths = paths.iter().map(|path| {
+        let key = format!("the `[[filter.path]]` `{}`", path.name);
+        (key, &path.l2)
+    });
+    let conditions = std::iter::once(of_first_step).chain(of_paths);
+    let notes = conditions.filter_map(|(key, asked)| {
+        let unset = asked.iter().filter(|bit| !set.contains(bit));
+        let unset: Vec<String> = unset.map(u8::to_string).collect();
+        let what = match unset.len() {
+            0 => return None,
+            count if count == asked.len() => "no event meets it",
+            _ => "nothing comes of them",
+        };
+        Some(format!(
+            "`l2` of {key} has {}, which no `[[trigger.path]]` sets: {what}",
+            unset.join(", ")
+        ))
+    });
+    notes.collect()
+}
+
 /// That events may be larger than what byte credits set aside for one.
 fn size_note(chain: &ChainConfig) -> Option<String> {
     let builder = &chain.builder;
@@ -259,6 +290,33 @@ mod tests {
             None,
             "the host looks at its own memory"
         );
+    }
+
+    #[test]
+    fn bits_that_no_path_of_level_two_sets_are_noted() {
+        let path = |name: &str, bit: u8| {
+            format!("[[trigger.path]]\nname = \"{name}\"\nbit = {bit}\nl1 = [0]\ncut = \"auto\"\n")
+        };
+        let menu = path("ALL", 127) + &path("MU", 0);
+        let with = |first: &str, third: &str| {
+            let unit =
+                "[[link]]\nto = \"ru1\"\nsource_id = 20\n[builder]\nfirst_step = [\"ru0\"]\n";
+            let filter = "[filter]\nname = \"menu\"\nstreams = [\"all\"]\n";
+            let cut = "[[filter.path]]\nname = \"A\"\ncut = \"all\"\nstreams = [\"all\"]\n";
+            let first = format!("[filter.first_step]\nl2 = {first}\n");
+            let text = format!("{menu}{unit}{filter}{cut}l2 = {third}\n{first}");
+            notes(&text, false)
+        };
+        assert_eq!(with("[0, 127]", "[]"), Vec::<String>::new());
+        let found = with("[5]", "[0, 5, 6]");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].contains("`[filter.first_step]` has 5, which no"),
+            "{found:?}"
+        );
+        assert!(found[0].ends_with("no event meets it"), "{found:?}");
+        assert!(found[1].contains("`A` has 5, 6, which no"), "{found:?}");
+        assert!(found[1].ends_with("nothing comes of them"), "{found:?}");
     }
 
     #[test]

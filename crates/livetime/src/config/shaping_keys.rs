@@ -187,10 +187,7 @@ impl WrittenKeys {
 }
 
 /// A quantity that may be left out; `zero` is of its kind.
-fn quantity<T: Quantity>(section: &mut Section<'_, '_>, key: &'static str, zero: T) -> Option<T>
-where
-    T::Err: ToString,
-{
+fn quantity<T: Quantity>(section: &mut Section<'_, '_>, key: &'static str, zero: T) -> Option<T> {
     let mut value = zero;
     section.quantity(key, &mut value);
     section.has(key).then_some(value)

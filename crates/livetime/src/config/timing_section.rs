@@ -12,6 +12,7 @@ use livetime_timing::{Schedule, SpillConfig};
 use livetime_wire::{CoefficientSet, DurationNs, EventId, Problem, SourceId, TaiNs};
 
 use super::document::{Findings, Quantity as _, Section};
+use super::exact_time::parse_time;
 use super::problem_code::{BAD_QUANTITY, LINK_KIND, LINK_TARGET, MISSING_KEY};
 
 const MESSAGE: &str = "an event ID such as \"0x112c101000000000\"";
@@ -42,7 +43,7 @@ pub(crate) fn read_timing(root: &mut Section<'_, '_>, findings: &Findings) -> Op
         .as_ref()
         .map_or(DurationNs::SECOND, Schedule::length);
     timing.quantity("period", &mut period);
-    let align = timing.parsed("align", DurationNs::ALLOWED, str::parse::<DurationNs>);
+    let align = timing.parsed("align", DurationNs::ALLOWED, DurationNs::read);
     let mut message = |key| timing.parsed(key, MESSAGE, str::parse::<EventId>);
     let (open, close) = (message("gate_open"), message("gate_close"));
     let trigger = message("trigger");
@@ -196,7 +197,7 @@ fn design_ramp(points: &[String], options: &DesignOptions) -> Result<Vec<Coeffic
 fn read_point(text: &str) -> Result<(f64, f64), String> {
     let wrong = || format!("\"{text}\"");
     let (time, value) = text.split_once(':').ok_or_else(wrong)?;
-    let time: DurationNs = time.trim().parse().map_err(|_| wrong())?;
+    let time = parse_time(time).map_err(|_| wrong())?;
     let percent = value.trim().strip_suffix('%').ok_or_else(wrong)?;
     let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
     if !(-100.0..=100.0).contains(&percent) {

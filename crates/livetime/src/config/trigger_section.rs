@@ -5,13 +5,15 @@
 
 use livetime_source::SourceConfig;
 use livetime_trigger::packet_merger::INPUTS_MAX;
+use livetime_trigger::path::BITS;
+use livetime_trigger::problem_code::FIRE_INTERVAL;
 use livetime_trigger::{
-    BeamFitConfig, BeamSpot, MenuConfig, MergerConfig, PathConfig, Prescale, SupervisorConfig,
+    BeamFitConfig, BeamSpot, Cut, MenuConfig, MergerConfig, PathConfig, Prescale, SupervisorConfig,
 };
-use livetime_wire::Problem;
+use livetime_wire::{DurationNs, Problem};
 
 use super::cut_section::{CUTS, CutReader, KEYS_OF_CUTS};
-use super::document::{Findings, Section};
+use super::document::{Findings, Quantity as _, Section};
 use super::problem_code::{BEAM_SPOT, BOTH_KEYS, IDLE_KEY, OUT_OF_RANGE};
 use crate::extensions;
 
@@ -115,17 +117,14 @@ fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: 
         return;
     }
     let sections = trigger.sections("path");
-    let is_empty = sections.is_empty();
     let (mut paths, mut are_good) = (Vec::new(), true);
     for section in sections {
         let key = section.path().to_owned();
-        let path = read_path(section, findings);
+        paths.push(read_path(section, findings));
         are_good &= !findings.has_problem_within(&key);
-        if let Some(path) = path {
-            paths.push(path);
-            table.path_keys.push(key);
-        }
+        table.path_keys.push(key);
     }
+    give_bits(&mut paths);
     if !trigger.has("luminosity") {
         refuse_unknown_luminosity(trigger, &paths, &table.path_keys);
     }
@@ -133,8 +132,9 @@ fn read_menu(trigger: &mut Section<'_, '_>, table: &mut TriggerTable, findings: 
     if are_good {
         refuse_idle(trigger, &paths);
     }
-    // A menu that is empty only because its paths have problems is not a problem of its own.
-    if is_empty || !paths.is_empty() {
+    // Of paths that are no tables it was said; that there is none would not be true.
+    let are_tables = !findings.has_problem_at(&trigger.key_path("path"));
+    if are_tables {
         table.menu.paths = paths;
     }
 }
@@ -194,7 +194,12 @@ fn read_beam_spot(trigger: &mut Section<'_, '_>, findings: &Findings) -> Option<
     spot
 }
 
-fn read_path(mut section: Section<'_, '_>, findings: &Findings) -> Option<PathConfig> {
+/// Stands for a bit that could not be read, until one is known that no path sets.
+const UNREAD_BIT: u8 = u8::MAX;
+
+/// Reads a path. What stands for a value that could not be read is right, so that the others are
+/// judged.
+fn read_path(mut section: Section<'_, '_>, findings: &Findings) -> PathConfig {
     let names = CUTS.map(|(name, _)| name).join(", ");
     for (key, allowed) in [
         ("name", "a name for reports"),
@@ -220,14 +225,31 @@ fn read_path(mut section: Section<'_, '_>, findings: &Findings) -> Option<PathCo
         };
         reader.read(cut)
     });
+    let name = name.unwrap_or_else(|| {
+        let letters = section.path().chars().filter(char::is_ascii_alphanumeric);
+        letters.collect()
+    });
     section.finish();
-    Some(PathConfig {
-        name: name?,
-        bit: u8::try_from(bit?).ok()?,
-        l1_mask: l1?.into_iter().fold(0, |mask, bit| mask | 1 << bit),
-        cut: cut?,
+    PathConfig {
+        name,
+        bit: bit
+            .and_then(|bit| bit.try_into().ok())
+            .unwrap_or(UNREAD_BIT),
+        l1_mask: l1.map_or(1, |bits| {
+            bits.into_iter().fold(0, |mask, bit| mask | 1 << bit)
+        }),
+        cut: cut.unwrap_or(Cut::Auto),
         prescale,
-    })
+    }
+}
+
+/// Gives paths whose bits could not be read bits of their own.
+fn give_bits(paths: &mut [PathConfig]) {
+    let mut taken: Vec<u8> = paths.iter().map(|path| path.bit).collect();
+    for path in paths.iter_mut().filter(|path| path.bit == UNREAD_BIT) {
+        path.bit = (0..BITS).find(|bit| !taken.contains(bit)).unwrap_or(0);
+        taken.push(path.bit);
+    }
 }
 
 /// The four ways of a path to fire less often than it passes.
@@ -251,7 +273,18 @@ fn read_prescale(section: &mut Section<'_, '_>, findings: &Findings) -> Prescale
     } else if let Some(fixed) = fixed {
         prescale.steps = vec![factor(fixed)];
     }
-    section.quantity("interval_min", &mut prescale.interval_min);
+    if let Some(interval) = section.parsed("interval_min", DurationNs::ALLOWED, DurationNs::read) {
+        if interval == DurationNs(0) {
+            findings.report(Problem::new(
+                FIRE_INTERVAL,
+                section.key_path("interval_min"),
+                interval,
+                "a multiple of 25 ns, above 0, at most an hour",
+                "leave the key out where fires may be as close as packets are",
+            ));
+        }
+        prescale.interval_min = interval;
+    }
     let luminosity = section.integer("luminosity_max", 1..=u64::from(u32::MAX));
     prescale.luminosity_max = luminosity.map(factor);
     prescale

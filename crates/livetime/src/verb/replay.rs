@@ -115,6 +115,8 @@ struct Replayed {
     differing: u64,
     /// Events that the filter failed on, here as in the run.
     failed: u64,
+    /// Events that took longer than the limit of the filter, which then has no verdict on them.
+    over_time: u64,
     listed: Vec<Difference>,
     filter_ns: Samples,
     damage: Vec<String>,
@@ -135,7 +137,11 @@ impl Replayed {
             self.failed += 1;
             return;
         };
-        self.accepted += u64::from(now.accept);
+        if has_verdict(now) {
+            self.accepted += u64::from(now.accept);
+        } else {
+            self.over_time += 1;
+        }
         // A stored event was accepted; one of the error stream has no answer to compare with.
         let differs = !now.accept || (now.reason, now.streams) != recorded;
         if self.stream == Stream::Filtered && differs {
@@ -148,6 +154,20 @@ impl Replayed {
                 });
             }
         }
+    }
+}
+
+/// Whether the filter has come to a verdict: an event over its time goes to the error stream unjudged.
+fn has_verdict(output: FilterOutput) -> bool {
+    output.streams & EventHeader::ERROR_STREAM == 0
+}
+
+/// What a filter made of an event, for people.
+fn verdict_text(output: FilterOutput) -> &'static str {
+    match (has_verdict(output), output.accept) {
+        (false, _) => "not judged",
+        (true, true) => "accepted",
+        (true, false) => "rejected",
     }
 }
 
@@ -209,7 +229,9 @@ fn try_run(options: &Options) -> Result<bool, String> {
     printed.map_err(|error| failed(&error))?;
     warn_of_damage(&found.damage);
     let whole = is_whole(path, found.shortfall.as_ref());
-    Ok(whole && found.failed == 0 && (found.differing == 0 || !found.own_filter))
+    let are_judged =
+        found.failed == 0 && (found.over_time == 0 || found.stream == Stream::Filtered);
+    Ok(whole && are_judged && (found.differing == 0 || !found.own_filter))
 }
 
 /// Refuses a file of trigger packets: no stage but the trigger reads them. A stream of events may have
@@ -377,6 +399,7 @@ fn replay(
         accepted: 0,
         differing: 0,
         failed: 0,
+        over_time: 0,
         listed: Vec::new(),
         filter_ns: Samples::from_unsorted(Vec::new()),
         damage: Vec::new(),
@@ -402,12 +425,18 @@ fn replay(
             say(format_args!("trigger {}", header.trigger));
         }
         let start = clock.ticks();
-        let now = Some(filter.filter(&event));
+        let now = filter.filter(&event);
         filter_ns.push(clock.ticks_to_ns(clock.ticks().wrapping_sub(start)));
+        if options.stream == Stream::Error && !has_verdict(now) {
+            say(format_args!(
+                "error: the filter took longer than its `event_limit` on trigger {}",
+                header.trigger
+            ));
+        }
         found.note(Answer {
             trigger: header.trigger,
             recorded: (header.filter_reason, header.streams),
-            now,
+            now: Some(now),
         });
     }
     if let Judge::Batch(batches) = judge {
@@ -427,7 +456,11 @@ fn document(found: &Replayed) -> Value {
         json!({
             "trigger": difference.trigger.0.to_string(),
             "recorded": { "reason": recorded.0, "streams": recorded.1 },
-            "now": { "accept": now.accept, "reason": now.reason, "streams": now.streams },
+            "now": {
+                "accept": now.accept && has_verdict(*now),
+                "reason": now.reason,
+                "streams": now.streams,
+            },
         })
     });
     json!({
@@ -442,6 +475,7 @@ fn document(found: &Replayed) -> Value {
         // Of an event of the error stream the filter's answer was not recorded.
         "differing": (found.stream == Stream::Filtered).then_some(found.differing),
         "failed": found.failed,
+        "over_time": found.over_time,
         "differences": listed.collect::<Vec<_>>(),
         "damaged_ranges": found.damage.len(),
         "filter_ns": livetime_study::bench::latency(&found.filter_ns),
@@ -475,10 +509,7 @@ fn text(found: &Replayed, recorded_reasons: &[String], reasons: &[String]) -> St
         now,
     } in &found.listed
     {
-        let verdict = match now.accept {
-            true => "accepted",
-            false => "rejected",
-        };
+        let verdict = verdict_text(*now);
         text += &format!(
             "  trigger {trigger}: recorded {} in streams {:#06x}, now {verdict} as {} in streams {:#06x}\n",
             named(recorded_reasons, recorded.0),
@@ -505,6 +536,12 @@ fn text(found: &Replayed, recorded_reasons: &[String], reasons: &[String]) -> St
     }
     if found.failed > 0 {
         text += &format!("  the filter failed on {} of them\n", found.failed);
+    }
+    if found.over_time > 0 {
+        text += &format!(
+            "  {} of them took longer than the filter's `event_limit`, and have no verdict\n",
+            found.over_time
+        );
     }
     if found.filter_ns.max() > 0 {
         text += &format!(

@@ -288,16 +288,27 @@ fn events_of_the_error_stream_are_compared_with_nothing() {
         "free.toml",
         changed(SMALL, "name = \"accept_all\"\n", &unlimited),
     );
-    for more in [&[][..], &["--filter-of", "free.toml"]] {
+    // Over its time again, there is no verdict; without a limit there is one.
+    for (more, over_time) in [(&[][..], 100), (&["--filter-of", "free.toml"], 0)] {
+        let code = i32::from(over_time > 0);
         let options = ["replay", "out", "--stream", "error"];
         let options = [&options[..], more].concat();
         let replayed = bench.run(&[&options[..], &["--json"]].concat());
-        let replayed = replayed.ended_with(0).document();
+        let replayed = replayed.ended_with(code).document();
         assert_eq!(count(&replayed, "events"), 100, "{replayed}");
         assert_eq!(replayed["differing"], Value::Null, "{replayed}");
-        let said = bench.run(&options).ended_with(0).out;
+        assert_eq!(count(&replayed, "over_time"), over_time, "{replayed}");
+        let is_any_accepted = count(&replayed, "accepted") > 0;
+        assert_eq!(is_any_accepted, over_time == 0, "{replayed}");
+        let replayed = bench.run(&options).ended_with(code);
+        let said = replayed.out;
         assert!(said.contains("no answer to them was recorded"), "{said}");
         assert!(!said.contains("another answer"), "{said}");
+        assert_eq!(said.contains("have no verdict"), over_time > 0, "{said}");
+        let named = replayed
+            .err
+            .matches("longer than its `event_limit` on trigger ");
+        assert_eq!(named.count() as u64, over_time, "{}", replayed.err);
     }
 }
 

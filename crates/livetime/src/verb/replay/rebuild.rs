@@ -16,8 +16,8 @@ use livetime_wire::fragment::FragmentView;
 use livetime_wire::{SourceId, TriggerNumber};
 use serde_json::{Value, json};
 
-use super::LISTED_MAX;
 use super::pace::{Pace, Pacer};
+use super::{LISTED_MAX, has_verdict, verdict_text};
 
 /// What came of it.
 pub(super) struct Rebuilt {
@@ -158,15 +158,16 @@ fn judge(
             ));
         }
     }
+    let output = filter.filter(&event);
     let FilterOutput {
         accept,
         reason,
         streams,
-    } = filter.filter(&event);
-    *accepted += u64::from(accept);
+    } = output;
+    *accepted += u64::from(accept && has_verdict(output));
     let is_same = accept && (reason, streams) == (recorded.filter_reason, recorded.streams);
     (!is_same).then(|| {
-        let verdict = if accept { "accepted" } else { "rejected" };
+        let verdict = verdict_text(output);
         format!(
             "recorded reason {} in streams {:#06x}, now {verdict} for reason {reason} in streams \
              {streams:#06x}",

@@ -179,6 +179,96 @@ fn problems_of_a_path_stand_at_it_also_behind_a_broken_one() {
     );
 }
 
+/// What stands for an unread value clashes with nothing, not even with what stands for another.
+#[test]
+fn a_value_that_cannot_be_read_hides_nothing_of_its_path() {
+    let path = |name: &str, rest: &str| {
+        format!("[[trigger.path]]\nname = {name}\n{rest}\nl1 = []\ncut = \"auto\"\nprescale = 1\n")
+    };
+    let one = path("\"A B\"", "bit = 128");
+    let expected = [
+        ("T0107", "trigger.path[0].name"),
+        ("C0006", "trigger.path[0].bit"),
+        ("T0104", "trigger.path[0].l1"),
+    ];
+    assert_eq!(problems(&format!("{LEAST}{one}")), each(expected));
+    let several = path("1", "bit = 128") + &path("2", "bit = \"b\"") + &path("\"A\"", "bit = 0");
+    let several = problems(&format!("{LEAST}{several}"));
+    let unread: BTreeSet<&str> = several.iter().map(|(code, _)| *code).collect();
+    assert_eq!(unread, BTreeSet::from(["C0003", "C0006", "T0104"]));
+    assert_eq!(several.len(), 7);
+    let streams = "[filter]\nname = \"menu\"\nstreams = [\"all\"]\n";
+    let path = |name: &str, cut: &str| {
+        format!("[[filter.path]]\nname = {name}\ncut = \"{cut}\"\nstreams = [\"all\"]\n")
+    };
+    let paths = path("1", "all") + &path("\"A B\"", "some") + &path("2", "all");
+    let expected = [
+        ("C0003", "filter.path[0].name"),
+        ("T0302", "filter.path[1].name"),
+        ("C0005", "filter.path[1].cut"),
+        ("C0003", "filter.path[2].name"),
+    ];
+    assert_eq!(
+        problems(&format!("{LEAST}{streams}{paths}")),
+        each(expected)
+    );
+}
+
+#[test]
+fn a_decision_timeout_beyond_the_largest_is_said_beside_the_deadline() {
+    let with = |timeout: &str| {
+        let keys = format!("deadline = \"0 us\"\ndecision_timeout = \"{timeout}\"\n");
+        problems(&format!("{LEAST}[trigger]\n{keys}"))
+    };
+    let deadline = ("T0202", "trigger.deadline");
+    let both = each([deadline, ("T0203", "trigger.decision_timeout")]);
+    assert_eq!(with("61 s"), both);
+    assert_eq!(with("0 us"), each([deadline]), "compared with nothing");
+}
+
+/// As many as people would see rounded to what they did not write.
+#[test]
+fn times_between_two_nanoseconds_or_ticks_are_refused() {
+    let fires = |interval: &str| {
+        let path = "[[trigger.path]]\nname = \"A\"\nbit = 0\nl1 = [0]\ncut = \"auto\"\n";
+        problems(&format!("{LEAST}{path}interval_min = \"{interval}\"\n"))
+    };
+    let at = "trigger.path[0].interval_min";
+    for (interval, code) in [
+        ("25.4 ns", "C0004"),
+        ("24.6 ns", "C0004"),
+        ("0 ns", "T0112"),
+        ("24 ns", "T0112"),
+    ] {
+        assert_eq!(fires(interval), each([(code, at)]), "{interval}");
+    }
+    for interval in ["0.1 us", "25.0 ns", "0.000000025 s"] {
+        assert_eq!(fires(interval), each([]), "{interval}");
+    }
+    let run = format!("{LEAST}[run]\nduration = \"1.5 ns\"\n");
+    assert_eq!(problems(&run), each([("C0004", "run.duration")]));
+    assert!(super::super::super::parse_quantity::<DurationNs>("1.5 ns").is_err());
+}
+
+/// Nothing is said of the table that the header has taken along.
+#[test]
+fn a_header_that_is_not_closed_is_one_problem() {
+    for (written, broken) in [
+        ("[[source]]", "[run\nseed = 9\n[[source]]"),
+        ("[[source]]", "[[source"),
+        ("[[link]]\nto = \"trg0\"", "[[link\nto = \"trg0\""),
+    ] {
+        let text = LEAST.replacen(written, broken, 1);
+        let found = problems(&text);
+        assert!(!found.is_empty(), "{text}");
+        let mut codes = found.iter().map(|(code, _)| *code);
+        assert!(codes.all(|code| code == "C0001"), "{text}: {found:?}");
+    }
+    let value = format!("{LEAST}pages = \"many\"\n[run\n");
+    let expected = [("C0003", "link[1].pages"), ("C0001", "syntax error 1")];
+    assert_eq!(problems(&value), each(expected));
+}
+
 #[test]
 fn a_value_that_is_wrong_by_itself_is_not_compared_with_others() {
     let text = format!("{LEAST}pages = 300\n[builder]\ntrigger_window = 65536\ncredits = 5000\n");
