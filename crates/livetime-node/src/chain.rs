@@ -188,9 +188,13 @@ fn neighbours(snapshot: &Snapshot, lost: &[UnitKind]) -> Neighbours {
     });
     let builders = lives_of(snapshot, UnitKind::Builder);
     let dead_builders = builders.filter(|(is_dead, _)| *is_dead);
+    let managers = lives_of(snapshot, UnitKind::EventManager);
     Neighbours {
-        accepts: snapshot.role("evm").gauges.received,
-        event_manager_lives: !lost.contains(&UnitKind::EventManager),
+        // One in the place of another hears of those that are open, and of later ones.
+        accepts: managers
+            .map(|(_, role)| role.gauges.received)
+            .max()
+            .unwrap_or_default(),
         // Of one that has ended in order, nothing is open.
         nobody_knows_open: false,
         events_done: lives_of(snapshot, UnitKind::Builder)

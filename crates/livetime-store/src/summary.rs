@@ -383,7 +383,13 @@ pub struct RunSummary {
     /// The equations that do not hold, as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conservation_problems: Vec<String>,
-    /// Digest over all decisions, as 16 hexadecimal digits.
+    /// Roles that nobody has seen end, whose counters are those that were heard last: what they did since is
+    /// in no count, and in no equation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_seen_to_end: Vec<String>,
+    /// Digest over all decisions, as 16 hexadecimal digits; empty, and `null` in the document, where it went
+    /// with a front-end that died.
+    #[serde(with = "unknown_as_null")]
     pub decision_digest: String,
     /// Dead time.
     pub dead_time: DeadTime,
@@ -711,6 +717,7 @@ impl RunSummary {
             losses: losses.into(),
             conserved: true,
             conservation_problems: Vec::new(),
+            not_seen_to_end: Vec::new(),
             decision_digest: String::new(),
             dead_time: DeadTime {
                 refused_fraction: (counts.offered > 0).then_some(refused),
@@ -761,6 +768,21 @@ impl RunSummary {
         let counts = &self.counts;
         let counts = same_fields!(counts => ChainCounts, |count: u64| count.min(COUNT_MAX));
         counts.problems(&sums)
+    }
+}
+
+/// A text that is empty where nobody knows it.
+mod unknown_as_null {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+        (!text.is_empty()).then_some(text).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<String, D::Error> {
+        Option::deserialize(deserializer).map(Option::unwrap_or_default)
     }
 }
 
@@ -855,6 +877,20 @@ mod tests {
             .to_vec();
         assert_eq!(json["counts"].as_object().unwrap().len(), names.len());
         assert!(names.iter().all(|name| json["counts"][name].is_u64()));
+    }
+
+    #[test]
+    fn what_went_with_roles_that_nobody_saw_end_is_said_in_the_document() {
+        let mut summary = balanced();
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!(json["decision_digest"], "0000000000000000");
+        assert!(json.get("not_seen_to_end").is_none(), "{json}");
+        summary.decision_digest = String::new();
+        summary.not_seen_to_end = vec!["src0".to_owned(), "wr0".to_owned()];
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!(json["decision_digest"], Value::Null);
+        assert_eq!(json["not_seen_to_end"], json!(["src0", "wr0"]));
+        assert_eq!(serde_json::from_value::<RunSummary>(json).unwrap(), summary);
     }
 
     #[test]

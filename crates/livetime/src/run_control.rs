@@ -18,6 +18,8 @@ use livetime_node::role_ends::unit_of;
 use livetime_store::RunNote;
 use livetime_wire::{RunNs, UnitId, UnitKind};
 
+use crate::run_directory::is_held;
+
 mod connection;
 
 use connection::{Connection, LINE_MAX};
@@ -350,6 +352,8 @@ impl Client {
 /// # Errors
 /// What is wrong with it, and how orders are written.
 fn parse_order(line: &str) -> Result<Order, String> {
+    let has_blank_at_end = has_blank_at_end(line);
+    let line = line.trim();
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
         ["status"] => Ok(Order::Status),
@@ -359,6 +363,10 @@ fn parse_order(line: &str) -> Result<Order, String> {
         ["abort"] => Ok(Order::Abort),
         ["note", ..] => note_of(line),
         ["filter", "add"] => Ok(Order::AddFilter),
+        // Not the last one: a name was to stand there.
+        ["filter", "remove"] if has_blank_at_end => {
+            Err(format!("the name of the filter unit is empty; {FORM}"))
+        }
         ["filter", "remove"] => Ok(Order::RemoveFilter(None)),
         ["filter", "remove", id] => match unit_of(id) {
             Some(unit) if unit.kind == UnitKind::Filter => Ok(Order::RemoveFilter(Some(unit))),
@@ -366,6 +374,12 @@ fn parse_order(line: &str) -> Result<Order, String> {
         },
         _ => Err(format!("\"{line}\" is no order; {FORM}")),
     }
+}
+
+/// Whether blanks follow the last word of a line; what ends the line is none of them.
+fn has_blank_at_end(line: &str) -> bool {
+    let line = line.trim_end_matches(['\r', '\n']);
+    line.ends_with(char::is_whitespace)
 }
 
 /// The text of a note as it was said, its blanks included.
@@ -387,7 +401,13 @@ pub(crate) fn send_order(directory: &Path, order: &str) -> Result<String, String
         ErrorKind::PermissionDenied => format!(
             "the run in {shown} is another user's: its socket {SOCKET} may not be opened ({error})"
         ),
-        _ => format!("no run takes orders in {shown} ({error}); has it ended?"),
+        _ => {
+            let why = match is_held(directory) {
+                true => "the run there has not begun to take orders yet, or takes none any more",
+                false => "has it ended?",
+            };
+            format!("no run takes orders in {shown} ({error}); {why}")
+        }
     };
     let mut stream = UnixStream::connect(socket_path(&opened)).map_err(no_run)?;
     let lost = |error| format!("the run in {shown} did not answer: {error}");
@@ -420,12 +440,14 @@ mod tests {
     use std::sync::OnceLock;
 
     use super::*;
+    use crate::run_directory::RunDirectory;
 
     #[test]
     fn orders_are_read_and_others_refused_with_the_form() {
         for (line, order) in [
             ("filter add", Order::AddFilter),
             ("filter remove", Order::RemoveFilter(None)),
+            ("filter remove\r", Order::RemoveFilter(None)),
             (
                 "filter  remove fu3",
                 Order::RemoveFilter(Some(UnitId::filter(3))),
@@ -447,6 +469,9 @@ mod tests {
             "filter",
             "filter add fu1",
             "filter remove bu1",
+            // As `filter remove ""` and names of blanks come.
+            "filter remove ",
+            "filter remove \t ",
             "pause now",
             "Stop",
         ] {
@@ -632,6 +657,21 @@ mod tests {
             let answer = first.join().expect("it did not panic");
             assert_eq!(answer, Err("the run has ended".to_owned()));
         });
+    }
+
+    #[test]
+    fn a_run_that_takes_no_orders_yet_is_not_said_to_have_ended() {
+        let base = tempfile::tempdir().expect("a temporary directory");
+        let out = base.path().join("out");
+        let directory = RunDirectory::create(base.path(), Some(&out)).expect("the run's");
+        let error = send_order(&out, "status").expect_err("it does not listen");
+        assert!(
+            error.contains("has not begun to take orders yet"),
+            "{error}"
+        );
+        drop(directory);
+        let error = send_order(&out, "status").expect_err("it has ended");
+        assert!(error.contains("has it ended?"), "{error}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use livetime_client::RunFolder;
 use livetime_node::packet_log::packet_files_of;
@@ -20,6 +21,10 @@ use crate::{filter_of_run, run_control, run_histograms};
 
 /// Bytes that are read of a counter file: any number, and more than is shown of anything else.
 const COUNTER_BYTES_MAX: u64 = 256;
+/// The lock file of a directory.
+const LOCK: &str = "lock";
+/// Longer than [`is_held`] has the lock.
+const ASKED_FOR: Duration = Duration::from_millis(50);
 
 /// A directory that this process holds for one run.
 #[derive(Debug)]
@@ -177,6 +182,12 @@ fn next_number(base: &Path) -> Result<RunNumber, RunDirectoryError> {
     Ok(RunNumber(next))
 }
 
+/// Whether a run that lives holds a directory.
+pub(crate) fn is_held(path: &Path) -> bool {
+    let lock = plain_file::open(&path.join(LOCK), OpenOptions::new().read(true));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// Whether a directory, which must be there, holds no file that a run writes: not its events alone,
 /// since a part that is left of another run would end this one when its turn comes.
 ///
@@ -221,7 +232,7 @@ impl RunDirectory {
             let is_new = !out.exists();
             let lock = Self::lock_made(out, is_new)?;
             let number = next_number(base).inspect_err(|_| {
-                let _stays = fs::remove_file(out.join("lock"));
+                let _stays = fs::remove_file(out.join(LOCK));
                 if is_new {
                     let _stays = fs::remove_dir(out);
                 }
@@ -249,7 +260,7 @@ impl RunDirectory {
     /// of the next.
     pub(crate) fn abandon(&self) {
         let mut files = RunFolder::paths(&self.path).unwrap_or_default();
-        let others = ["config.toml", filter_of_run::FILE, "lock"];
+        let others = ["config.toml", filter_of_run::FILE, LOCK];
         files.extend(packet_files_of(&self.path));
         files.extend(others.map(|name| self.file(name)));
         for file in files {
@@ -274,12 +285,18 @@ impl RunDirectory {
 
     fn lock(path: &Path) -> Result<File, RunDirectoryError> {
         fs::create_dir_all(path).map_err(at(path))?;
-        let lock_path = path.join("lock");
+        let lock_path = path.join(LOCK);
         let is_first = !lock_path.exists();
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false);
         let lock = plain_file::open(&lock_path, options).map_err(at(&lock_path))?;
-        match lock.try_lock() {
+        let mut locked = lock.try_lock();
+        if matches!(locked, Err(TryLockError::WouldBlock)) {
+            // Whoever asks whether a run lives has it for a moment.
+            std::thread::sleep(ASKED_FOR);
+            locked = lock.try_lock();
+        }
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(RunDirectoryError::Locked(path.to_owned()));

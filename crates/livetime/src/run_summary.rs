@@ -115,8 +115,8 @@ pub(crate) fn summarise(
         decision: latency_summary(&outcome.decision_latency, bound.0),
         build: latency_summary(&outcome.build_latency, BUILD_BOUND.0),
     };
-    let mut summary =
-        RunSummary::new(run, &outcome.counts, &outcome.losses, latency).with_digest(outcome.digest);
+    let mut summary = RunSummary::new(run, &outcome.counts, &outcome.losses, latency);
+    summary.not_seen_to_end.clone_from(&outcome.last_heard);
     let built: u64 = (outcome.roles.iter())
         .filter(|(id, _)| id.starts_with("bu"))
         .map(|(_, role)| role.gauges.bytes)
@@ -127,6 +127,9 @@ pub(crate) fn summarise(
     let outside = outside.map(|(_, role)| role.gauges.refused_outside).sum();
     let front_end = outcome.details.get(FRONT_END);
     let is_known = front_end.is_some_and(|counters| !counters.is_empty());
+    if is_known {
+        summary = summary.with_digest(outcome.digest);
+    }
     summary.dead_time = DeadTime {
         refused_fraction: dead_fraction(&outcome.counts, outside),
         busy_fraction: is_known.then_some(outcome.dead_time.1),

@@ -235,8 +235,19 @@ impl ProcessGroup {
     pub(super) fn settle_lost_groups(&mut self, left: &mut GroupLeft) {
         let lost = std::mem::take(&mut self.lost_groups);
         let count = self.config.builder.writers;
-        for (index, at_writer) in lost.at_writer {
-            self.settle_verdicts(BuildingGroup { index, count }, at_writer, left);
+        let groups: BTreeSet<u16> = lost
+            .at_writer
+            .keys()
+            .chain(lost.lost.keys())
+            .copied()
+            .collect();
+        for index in groups {
+            let group = BuildingGroup { index, count };
+            let at_writer = lost.at_writer.get(&index).copied().unwrap_or_default();
+            match self.accepted_of_group(group, left) {
+                Some(cleared) => self.settle_verdicts(group, cleared + at_writer, left),
+                None => self.restore_verdicts(group, left),
+            }
         }
         for (index, of_group) in lost.lost {
             let group = BuildingGroup { index, count };
@@ -262,41 +273,64 @@ impl ProcessGroup {
         }
     }
 
-    /// Of a group that has lost builder and filter units, the event manager knows best how many events
-    /// its filter units have accepted.
-    fn settle_verdicts(&self, group: BuildingGroup, at_writer: u64, left: &mut GroupLeft) {
-        let manager = role_of(UnitId::EVENT_MANAGER);
+    /// Of a group that has lost builder units: how many of the events that were cleared its filter units
+    /// had accepted, if the event manager knows.
+    fn accepted_of_group(&self, group: BuildingGroup, left: &GroupLeft) -> Option<u64> {
         if self.lost_kinds().contains(&UnitKind::EventManager) {
             // Of what was cleared before another took its place, nobody knows it any more.
-            return;
+            return None;
         }
+        let manager = role_of(UnitId::EVENT_MANAGER);
         let details = left.results.iter().find(|result| result.id == manager);
-        let Some(details) = details.map(|result| &result.details) else {
-            return;
-        };
-        let cleared = (group.builders(&self.config))
-            .filter_map(|unit| details.get(&accepted_of(unit)))
-            .sum::<u64>();
-        let is_filter = |result: &&mut RoleResult| {
+        let details = &details?.details;
+        let of_units = group.builders(&self.config);
+        let mut of_units = of_units.filter_map(|unit| details.get(&accepted_of(unit)).copied());
+        let first = of_units.next()?;
+        Some(first + of_units.sum::<u64>())
+    }
+
+    /// Gives the dead filter units of a group the accepted events of it that those that live have not
+    /// accepted: so many in all.
+    fn settle_verdicts(&self, group: BuildingGroup, accepted: u64, left: &mut GroupLeft) {
+        let filters = left.results.iter_mut().filter(|result| {
             let unit = result.id.split('~').next().and_then(unit_of);
             unit.is_some_and(|unit| unit.kind == UnitKind::Filter && group.has(unit.index))
-        };
-        let filters = left.results.iter_mut().filter(is_filter);
+        });
         let (dead, living): (Vec<_>, Vec<_>) = filters.partition(|result| {
             let mut processes = self.processes.iter();
             processes.any(|process| process.name() == result.id && process.lost.is_some())
         });
         let of_living = living.iter().map(|r| r.counts.chain.filter_accepted);
-        let of_living: u64 = of_living.sum();
-        if let Some(first) = dead.into_iter().next() {
-            let accepted = (cleared + at_writer).saturating_sub(of_living);
-            first.counts.chain.filter_accepted = accepted;
+        give_to_dead(dead, accepted.saturating_sub(of_living.sum()));
+    }
+
+    /// Where nobody knows better, what dead filter units of a lost group said themselves counts again.
+    fn restore_verdicts(&self, group: BuildingGroup, left: &mut GroupLeft) {
+        let is_filter = |unit: UnitId| unit.kind == UnitKind::Filter && group.has(unit.index);
+        for process in self.processes.iter().filter(|p| is_filter(p.unit)) {
+            let name = process.name();
+            let result = left.results.iter_mut().find(|result| result.id == name);
+            if let Some(RoleResult { counts, .. }) = result {
+                let chain = &mut counts.chain;
+                let [accepted, rejected] = process.verdicts_last;
+                chain.filter_accepted = chain.filter_accepted.max(accepted);
+                chain.filter_rejected = chain.filter_rejected.max(rejected);
+            }
         }
     }
 
     /// Whether the run file of a writer stays as it is: others may have it still.
     pub(super) fn leaves_file(&self, writer: u16) -> bool {
         self.launcher.hosts.is_some() && self.lost_groups.lost.contains_key(&writer)
+    }
+}
+
+/// Counts these accepted events as those of the dead filter units, in place of what each of them said: which
+/// of them has accepted which is not known.
+fn give_to_dead(dead: Vec<&mut RoleResult>, accepted: u64) {
+    let mut rest = accepted;
+    for result in dead {
+        result.counts.chain.filter_accepted = std::mem::take(&mut rest);
     }
 }
 
@@ -328,4 +362,26 @@ pub(super) fn triggers_of(path: &Path) -> BTreeSet<u64> {
         }
     }
     triggers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many filter units have died, what they said last is not counted beside what is known.
+    #[test]
+    fn accepted_events_of_dead_filter_units_count_once() {
+        for units in 1..=3 {
+            let mut results: Vec<RoleResult> = (0..units).map(|_| RoleResult::default()).collect();
+            for result in &mut results {
+                let chain = &mut result.counts.chain;
+                (chain.filter_accepted, chain.filter_rejected) = (25, 22);
+            }
+            give_to_dead(results.iter_mut().collect(), 95);
+            let accepted = |r: &RoleResult| r.counts.chain.filter_accepted;
+            assert_eq!(results.iter().map(accepted).sum::<u64>(), 95);
+            let rejected = |r: &RoleResult| r.counts.chain.filter_rejected;
+            assert_eq!(results.iter().map(rejected).sum::<u64>(), 22 * units);
+        }
+    }
 }

@@ -4,6 +4,10 @@
 //! and some of what it published is done again by another. So what a dead unit counted is replaced
 //! by what follows from the living on both sides of it, and what went in and did not come out is
 //! lost under its cause. Hops between living units are left alone, and are checked as in any run.
+//!
+//! What was heard last of a dead unit is the least that it has counted, and may be seconds old where its
+//! host could not be heard: what its neighbours have beyond that raises its counters, and takes nothing
+//! off a loss that somebody has seen happen.
 
 use livetime_wire::{ChainCounts, LossArea, LossCause, LossCounts, UnitKind};
 
@@ -12,10 +16,8 @@ use crate::counter_block::RoleCounts;
 /// What the living know of the hops around dead units.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Neighbours {
-    /// Level-2 accepts that the event manager took.
+    /// Level-2 accepts that the event manager took: one that died, at least so many.
     pub accepts: u64,
-    /// Whether the event manager itself lives.
-    pub event_manager_lives: bool,
     /// Whether the run was ended by force when no event manager was there: nobody has said which
     /// events are not built.
     pub nobody_knows_open: bool,
@@ -81,11 +83,11 @@ pub fn settle_lost(
     neighbours: Neighbours,
 ) {
     let any = |kinds: &[UnitKind]| lost.iter().any(|kind| kinds.contains(kind));
-    // From the file backwards, as what comes out is what is certain.
-    settle_store(counts, losses, lost);
-    if any(&[UnitKind::Source]) && neighbours.event_manager_lives {
+    if any(&[UnitKind::Source]) {
         counts.l2_accepted = counts.l2_accepted.max(neighbours.accepts);
     }
+    // From the file backwards, as what comes out is what is certain.
+    settle_store(counts, losses, lost);
     settle_filter(counts, losses, lost, neighbours);
     if any(&[UnitKind::Source, UnitKind::EventManager, UnitKind::Builder]) {
         let right = counts.events_built + counts.events_incomplete;
@@ -99,6 +101,10 @@ pub fn settle_lost(
         } else {
             LossCause::EventAborted
         };
+        if !are_accepts_known(lost) {
+            let came = right + losses.in_area(LossArea::Builder);
+            counts.l2_accepted = counts.l2_accepted.max(came);
+        }
         let over = balance(losses, cause, counts.l2_accepted, right);
         counts.l2_accepted += over;
     } else if any(&[UnitKind::Readout]) {
@@ -116,11 +122,17 @@ pub fn settle_lost(
     }
     if any(&[UnitKind::Source]) {
         let right = counts.l2_accepted + counts.l2_rejected;
-        let over = balance(losses, LossCause::DecisionLost, counts.triggers, right);
-        counts.triggers += over;
+        let given = right + seen_lost(losses, LossArea::Trigger);
+        counts.triggers = counts.triggers.max(given);
+        balance(losses, LossCause::DecisionLost, counts.triggers, right);
         counts.offered = counts.refused + counts.triggers;
     }
     settle_fragments(counts, losses, lost, neighbours);
+}
+
+/// Whether somebody knows how many triggers were accepted: else what was heard of that is the least.
+fn are_accepts_known(lost: &[UnitKind]) -> bool {
+    !(lost.contains(&UnitKind::Source) && lost.contains(&UnitKind::EventManager))
 }
 
 /// Names what an end by force has cut off in filter units. Builder units count it as lost with those, since
@@ -135,7 +147,8 @@ pub fn name_cut_off(losses: &mut LossCounts, lost: &[UnitKind]) {
 /// A filter unit that dies with its builder unit may have accepted what is then built again: not more
 /// events are accepted than came.
 pub fn count_accepted_once(counts: &mut ChainCounts, losses: &LossCounts, lost: &[UnitKind]) {
-    if lost.contains(&UnitKind::Filter) && lost.contains(&UnitKind::Builder) {
+    let may_be_twice = lost.contains(&UnitKind::Filter) && lost.contains(&UnitKind::Builder);
+    if may_be_twice && are_accepts_known(lost) {
         let before = losses.in_area(LossArea::Builder) + losses.in_area(LossArea::Filter);
         let came = counts.l2_accepted.saturating_sub(before);
         counts.filter_accepted = counts.filter_accepted.min(came);
@@ -187,14 +200,15 @@ fn settle_filter(
     let builder_lost = lost.contains(&UnitKind::Builder);
     if lost.contains(&UnitKind::Filter) {
         let open = losses.in_area(LossArea::Builder);
-        let events = match builder_lost {
+        let came = counts.l2_accepted.saturating_sub(open);
+        let judged = counts.filter_accepted + counts.filter_rejected + in_filter;
+        let events = match (builder_lost, are_accepts_known(lost)) {
             // What has no verdict that was published may not be built: it is lost, rather than rejected.
-            true if neighbours.nobody_knows_open => {
-                let judged = counts.filter_accepted + counts.filter_rejected + in_filter;
-                judged.min(counts.l2_accepted.saturating_sub(open))
-            }
-            true => counts.l2_accepted.saturating_sub(open),
-            false => neighbours.events_done + in_filter,
+            (true, true) if neighbours.nobody_knows_open => judged.min(came),
+            (true, false) if neighbours.nobody_knows_open => judged,
+            (true, true) => came,
+            (true, false) => judged.max(came),
+            (false, _) => neighbours.events_done + in_filter,
         };
         let left = events.saturating_sub(in_filter);
         counts.filter_rejected = left.saturating_sub(counts.filter_accepted);
@@ -274,8 +288,10 @@ fn settle_fragments(
         + counts.fragments_in_built
         + counts.fragments_in_incomplete;
     if lost.contains(&UnitKind::Readout) {
-        let over = balance(losses, LossCause::ReadoutLost, left, right);
-        counts.fragments_received += over;
+        // What its events have of a fragment had come, whatever was heard of it.
+        let came = left.max(right + seen_lost(losses, LossArea::Readout));
+        balance(losses, LossCause::ReadoutLost, came, right);
+        counts.fragments_received = came;
     } else if builder_lost {
         // A readout unit may not know what the dead one has closed without a fragment of its own, nor
         // that one has come late and is in an event: what was judged is certain.
@@ -291,8 +307,12 @@ fn settle_fragments(
         false => LossCause::LinkAborted,
     };
     if lost.contains(&UnitKind::Source) || lost.contains(&UnitKind::Readout) {
-        let (left, right) = (counts.fragments_sent, counts.fragments_received);
-        let over = balance(losses, cause, left, right);
+        let right = counts.fragments_received;
+        if lost.contains(&UnitKind::Source) {
+            let sent = right + seen_lost(losses, LossArea::Link);
+            counts.fragments_sent = counts.fragments_sent.max(sent);
+        }
+        let over = balance(losses, cause, counts.fragments_sent, right);
         counts.fragments_sent += over;
     }
 }
@@ -308,14 +328,49 @@ fn balance(losses: &mut LossCounts, cause: LossCause, left: u64, right: u64) -> 
         return 0;
     }
     let mut surplus = right + lost - left;
-    // The named cause first, then the others of the area, then the counters themselves.
-    let others = LossCause::ALL.iter().copied();
-    let causes = std::iter::once(cause).chain(others.filter(|other| *other != cause));
-    for cause in causes.filter(|other| other.area() == area) {
+    // What was concluded before what somebody has seen, the named cause before the others of the area,
+    // then the counters themselves.
+    let of_area = LossCause::ALL.iter().filter(|other| other.area() == area);
+    let mut causes: Vec<LossCause> = of_area.copied().collect();
+    causes.sort_by_key(|other| (is_seen(*other), *other != cause));
+    for cause in causes {
         let taken = take(losses, cause, surplus);
         surplus -= taken;
     }
     surplus
+}
+
+/// Whether somebody counts this cause when it sees that something is lost, and not by concluding what has
+/// become of the rest when a unit or the run has ended.
+fn is_seen(cause: LossCause) -> bool {
+    use LossCause::{
+        BuilderLost, DecisionAborted, DecisionLost, EventAborted, FilterAborted, FilterLost,
+        FragmentAborted, LinkAborted, ManagerLost, ReadoutLost, SourceLost, StoreAborted,
+        WriterLost,
+    };
+    !matches!(
+        cause,
+        DecisionAborted
+            | DecisionLost
+            | LinkAborted
+            | SourceLost
+            | FragmentAborted
+            | ReadoutLost
+            | EventAborted
+            | BuilderLost
+            | ManagerLost
+            | FilterAborted
+            | FilterLost
+            | StoreAborted
+            | WriterLost
+    )
+}
+
+/// What was seen to be lost in an area.
+fn seen_lost(losses: &LossCounts, area: LossArea) -> u64 {
+    let in_area = losses.iter().filter(|(cause, _)| cause.area() == area);
+    let seen = in_area.filter(|(cause, _)| is_seen(*cause));
+    seen.map(|(_, n)| n).sum()
 }
 
 /// Takes up to `n` off a cause; returns how many.
@@ -333,6 +388,8 @@ fn take(losses: &mut LossCounts, cause: LossCause, n: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn good() -> ChainCounts {
@@ -358,7 +415,6 @@ mod tests {
         let mut counts = counts;
         let neighbours = Neighbours {
             accepts: 40,
-            event_manager_lives: true,
             events_done: 40,
             ..Neighbours::default()
         };
@@ -509,7 +565,6 @@ mod tests {
         };
         let neighbours = Neighbours {
             accepts: 40,
-            event_manager_lives: true,
             events_done: 33,
             judged: Some(judged),
             ..Neighbours::default()
@@ -555,7 +610,6 @@ mod tests {
             };
             let neighbours = Neighbours {
                 accepts: 40,
-                event_manager_lives: true,
                 unfinished,
                 ..Neighbours::default()
             };
@@ -594,7 +648,6 @@ mod tests {
     fn a_fragment_in_a_judged_event_was_neither_dropped_nor_lost() {
         let neighbours = Neighbours {
             accepts: 40,
-            event_manager_lives: true,
             events_done: 33,
             judged: Some(Judged {
                 fragments: 320,
@@ -665,6 +718,90 @@ mod tests {
         assert_eq!(settled(good(), losses, &[UnitKind::Readout]).total(), 0);
     }
 
+    /// A host that is not heard may have been at work for a while: what its roles counted meanwhile nobody
+    /// has heard, and others have what came of it.
+    #[test]
+    fn what_was_heard_last_is_the_least_and_no_loss_that_was_seen_vanishes() {
+        let settle = |mut counts: ChainCounts, seen, lost: &[UnitKind], accepts| {
+            let mut losses = LossCounts::new();
+            losses.add(seen, 6);
+            let neighbours = Neighbours {
+                accepts,
+                events_done: 40,
+                nobody_knows_open: lost.contains(&UnitKind::EventManager),
+                ..Neighbours::default()
+            };
+            let heard = counts;
+            settle_lost(&mut counts, &mut losses, lost, neighbours);
+            assert_eq!(counts.problems(&losses), [], "{lost:?}");
+            assert_eq!(losses.of(seen), 6, "{lost:?}");
+            for ((name, before), (_, after)) in heard.entries().iter().zip(counts.entries()) {
+                assert!(
+                    after >= *before,
+                    "{name}: {before} became {after}, {lost:?}"
+                );
+            }
+            (counts, losses)
+        };
+        // A readout unit whose newest fragments are in events.
+        let stale = |received, dropped| ChainCounts {
+            fragments_received: received,
+            fragments_dropped_by_decision: dropped,
+            ..good()
+        };
+        let late = LossCause::FragmentLate;
+        let (counts, losses) = settle(stale(620, 440), late, &[UnitKind::Readout], 40);
+        assert_eq!(counts.fragments_received, 440 + 320 + 6);
+        assert_eq!(losses.of(LossCause::LinkAborted), 800 - 766);
+        // Front-ends that had gone on: the event manager has more accepts than they were heard to give.
+        let stale = ChainCounts {
+            triggers: 81,
+            offered: 91,
+            l2_accepted: 30,
+            l2_rejected: 45,
+            fragments_sent: 640,
+            ..good()
+        };
+        let gone = [UnitKind::Source];
+        let (counts, _) = settle(stale, LossCause::DecisionTimeout, &gone, 40);
+        assert_eq!((counts.triggers, counts.l2_accepted), (40 + 45 + 6, 40));
+        let (counts, _) = settle(stale, LossCause::LinkDown, &gone, 40);
+        assert_eq!(counts.fragments_sent, 806);
+        // The event manager with them.
+        let gone = [UnitKind::Source, UnitKind::EventManager];
+        let (counts, _) = settle(stale, LossCause::DecisionTimeout, &gone, 31);
+        assert_eq!(counts.l2_accepted, 40);
+        // A building host before them: its filter unit's verdicts are its own, and the file lacks 2.
+        let stored = ChainCounts {
+            events_stored: 13,
+            ..stale
+        };
+        let [builder, filter, writer] = [UnitKind::Builder, UnitKind::Filter, UnitKind::Writer];
+        let gone = [builder, filter, writer, gone[0], gone[1]];
+        let (counts, losses) = settle(stored, LossCause::DecisionTimeout, &gone, 31);
+        assert_eq!((counts.filter_accepted, counts.filter_rejected), (15, 25));
+        assert_eq!(losses.of(LossCause::WriterLost), 2);
+        assert_eq!((counts.l2_accepted, counts.events_built), (40, 40));
+    }
+
+    /// What builder units that live have given up at the end is lost beside what they have built.
+    #[test]
+    fn where_nobody_knows_the_accepts_what_was_given_up_came_as_well() {
+        let mut counts = good();
+        (counts.triggers, counts.l2_accepted, counts.l2_rejected) = (85, 30, 55);
+        let mut losses = LossCounts::new();
+        losses.add(LossCause::EventAborted, 3);
+        let gone = [UnitKind::Source, UnitKind::EventManager];
+        let neighbours = Neighbours {
+            nobody_knows_open: true,
+            ..Neighbours::default()
+        };
+        settle_lost(&mut counts, &mut losses, &gone, neighbours);
+        assert_eq!(counts.problems(&losses), []);
+        assert_eq!(counts.l2_accepted, 43);
+        assert_eq!((losses.of(LossCause::EventAborted), losses.total()), (3, 3));
+    }
+
     #[test]
     fn living_hops_are_left_alone() {
         let mut counts = good();
@@ -680,5 +817,129 @@ mod tests {
             },
         );
         assert_eq!(counts.problems(&losses).len(), 1);
+    }
+
+    /// What becomes of a trigger, from a random number.
+    struct Fate {
+        is_timed_out: bool,
+        is_accepted: bool,
+        is_kept: bool,
+        /// By readout unit: the link was down, and else the fragment came after its event was closed.
+        fragments: [(bool, bool); 2],
+    }
+
+    impl Fate {
+        fn of(bits: u16) -> Self {
+            let none_of = |shift: u16, mask: u16| (bits >> shift) & mask == 0;
+            Self {
+                is_timed_out: none_of(0, 7),
+                is_accepted: none_of(3, 1),
+                is_kept: none_of(4, 1),
+                fragments: [
+                    (none_of(5, 7), none_of(8, 7)),
+                    (none_of(11, 7), none_of(14, 3)),
+                ],
+            }
+        }
+
+        fn is_event(&self) -> bool {
+            self.is_accepted && !self.is_timed_out
+        }
+
+        fn in_event(&self) -> u64 {
+            let there = self.fragments.iter();
+            there.filter(|(down, late)| !down && !late).count() as u64
+        }
+
+        /// What a unit counts of it; the second readout unit has the index 1.
+        fn count(&self, unit: (UnitKind, usize)) -> (ChainCounts, LossCounts) {
+            let (mut counts, mut losses) = (ChainCounts::default(), LossCounts::new());
+            let (is_event, in_event) = (self.is_event(), self.in_event());
+            let is_whole = in_event == 2;
+            match unit.0 {
+                UnitKind::Source => {
+                    (counts.offered, counts.triggers, counts.fragments_sent) = (1, 1, 2);
+                    counts.l2_accepted = is_event.into();
+                    counts.l2_rejected = (!self.is_accepted && !self.is_timed_out).into();
+                    losses.add(LossCause::DecisionTimeout, self.is_timed_out.into());
+                    let down = self.fragments.iter().filter(|(down, _)| *down);
+                    losses.add(LossCause::LinkDown, down.count() as u64);
+                }
+                UnitKind::Readout => {
+                    let (is_down, is_late) = self.fragments[unit.1];
+                    counts.fragments_received = (!is_down).into();
+                    counts.fragments_dropped_by_decision = (!is_down && !is_event).into();
+                    let late = !is_down && is_late && is_event;
+                    losses.add(LossCause::FragmentLate, late.into());
+                }
+                UnitKind::Builder if is_event && is_whole => {
+                    (counts.events_built, counts.fragments_in_built) = (1, 2);
+                }
+                UnitKind::Builder if is_event => {
+                    (counts.events_incomplete, counts.fragments_in_incomplete) = (1, in_event);
+                }
+                UnitKind::Filter if is_event && self.is_kept => counts.filter_accepted = 1,
+                UnitKind::Filter if is_event => counts.filter_rejected = 1,
+                UnitKind::Writer => counts.events_stored = (is_event && self.is_kept).into(),
+                _ => {}
+            }
+            (counts, losses)
+        }
+    }
+
+    proptest! {
+        /// Units are lost of which only the beginning was heard. In the end no counter is below what was
+        /// heard of it and none above what it was, and every loss that was seen is there.
+        #[test]
+        fn what_is_settled_lies_between_what_was_heard_and_what_was(
+            fates in proptest::collection::vec(any::<u16>(), 1..60),
+            heard in [0_usize..60, 0..60, 0..60],
+            lost in 0_usize..7,
+        ) {
+            use UnitKind::{Builder, EventManager, Filter, Readout, Source, Writer};
+            let lost: &[UnitKind] = [
+                &[Readout][..],
+                &[Source],
+                &[Source, Readout],
+                &[Source, EventManager],
+                &[Source, EventManager, Readout],
+                &[Source, EventManager, Builder, Filter, Writer],
+                &[EventManager],
+            ][lost];
+            let fates: Vec<Fate> = fates.into_iter().map(Fate::of).collect();
+            let units = [Source, Readout, Readout, EventManager, Builder, Filter, Writer];
+            let (mut counts, mut losses) = (ChainCounts::default(), LossCounts::new());
+            let (mut truth, mut neighbours) = (ChainCounts::default(), Neighbours::default());
+            for (place, kind) in units.into_iter().enumerate() {
+                let is_stale = lost.contains(&kind) && place != 1 && kind != Writer;
+                // A building host was lost before, with all of its units at once.
+                let until = if is_stale { heard[place.min(4) / 2] } else { fates.len() };
+                for (n, fate) in fates.iter().enumerate() {
+                    let (of_chain, of_losses) = fate.count((kind, place.saturating_sub(1) % 2));
+                    truth.merge(&of_chain);
+                    if n < until {
+                        counts.merge(&of_chain);
+                        losses.merge(&of_losses);
+                        let is_accept = kind == EventManager && fate.is_event();
+                        neighbours.accepts += u64::from(is_accept);
+                    }
+                }
+            }
+            neighbours.nobody_knows_open = lost.contains(&EventManager);
+            if lost.contains(&Writer) {
+                // What it has written was accepted; of the rest nobody has heard.
+                counts.events_stored = counts.events_stored.min(counts.filter_accepted);
+            }
+            let (was, seen) = (counts, losses);
+            settle_lost(&mut counts, &mut losses, lost, neighbours);
+            prop_assert_eq!(counts.problems(&losses), []);
+            for (cause, n) in seen.iter() {
+                prop_assert!(losses.of(cause) >= n, "{:?}: {} of {}", cause, losses.of(cause), n);
+            }
+            let counted = was.entries().into_iter().zip(counts.entries()).zip(truth.entries());
+            for (((name, was), (_, now)), (_, truth)) in counted {
+                prop_assert!((was..=truth).contains(&now), "{name}: {was}, {now}, {truth}");
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ mod role_process;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -18,9 +19,12 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use livetime_shm::{Doorbell, PASSED_FDS_MAX, PagePool, WaitStrategy, control_pair};
+use livetime_shm::{Doorbell, PASSED_FDS_MAX, PagePool, PeerError, WaitStrategy, control_pair};
 use livetime_store::{FilePlan, Histogram as FilledHistogram, WriterLimits};
 use livetime_wire::{RunNs, UnitId, UnitKind};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use rustix::time::Timespec;
 
 use self::role_process::failed;
 pub(super) use self::role_process::{Heard, RoleProcess};
@@ -297,9 +301,7 @@ impl ProcessGroup {
             self.meet(index)?;
             self.configure(index, &rings)?;
         }
-        for index in 0..self.processes.len() {
-            self.await_ready(index)?;
-        }
+        self.await_all_ready()?;
         // Nobody starts before all that they need is there: a run that has begun is not taken back.
         for index in 0..self.processes.len() {
             self.hear_from(index)?;
@@ -603,6 +605,31 @@ impl ProcessGroup {
         Ok(Some(file))
     }
 
+    /// Waits until all roles are ready. They are heard together, and whoever refuses first is told of: one
+    /// that cannot connect says so at once, those that wait for it in vain only later.
+    fn await_all_ready(&self) -> Result<(), ProcessError> {
+        let mut waiting: Vec<usize> = (0..self.processes.len()).collect();
+        while let Some(first) = waiting.first() {
+            let id = &self.processes[*first].id;
+            let kernel = |source| {
+                let step = "waiting for ready";
+                failed(id, PeerError::Kernel { step, source })
+            };
+            let sockets = waiting.iter().map(|index| self.processes[*index].socket());
+            let sockets: Vec<&UnixStream> = sockets.collect::<Result<_, _>>()?;
+            let patience = sockets[0].read_timeout().map_err(kernel)?;
+            let said = who_has_said(&sockets, patience.unwrap_or(PATIENCE)).map_err(kernel)?;
+            if said.is_empty() {
+                return Err(kernel(ErrorKind::TimedOut.into()));
+            }
+            // Of several at once the last: builder units connect, and readout units before them wait.
+            for place in said.into_iter().rev() {
+                self.await_ready(waiting.remove(place))?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn await_ready(&self, index: usize) -> Result<(), ProcessError> {
         let process = &self.processes[index];
         match process.recv("ready")? {
@@ -779,6 +806,20 @@ impl ProcessGroup {
     }
 }
 
+/// Which of these sockets have something to be read or were hung up, by their places; waits until one has,
+/// and finds none after this time.
+fn who_has_said(sockets: &[&UnixStream], patience: Duration) -> std::io::Result<Vec<usize>> {
+    let watched = sockets
+        .iter()
+        .map(|socket| PollFd::new(*socket, PollFlags::IN));
+    let mut watched: Vec<PollFd<'_>> = watched.collect();
+    let patience = Timespec::try_from(patience).map_err(std::io::Error::other)?;
+    retry_on_intr(|| poll(&mut watched, Some(&patience)))?;
+    let said = watched.iter().zip(0..);
+    let said = said.filter(|(fd, _)| !fd.revents().is_empty());
+    Ok(said.map(|(_, place)| place).collect())
+}
+
 /// Where the run files are, by the index of their writers; the files are closed here.
 fn places_of(config: &ChainConfig, files: RunFiles) -> Vec<FilePlace> {
     let place = |file: RunFile| FilePlace {
@@ -804,4 +845,27 @@ impl Drop for ProcessGroup {
 pub(super) fn block_of(page: &RunPage, index: usize) -> Arc<CounterBlock> {
     page.block(index)
         .expect("the page was made for all roles of the plan")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn whoever_says_something_first_is_heard_first() {
+        let pairs: Vec<_> = (0..3)
+            .map(|_| UnixStream::pair().expect("sockets"))
+            .collect();
+        let (ours, mut theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let ours: Vec<&UnixStream> = ours.iter().collect();
+        let said = |patience| who_has_said(&ours, patience).expect("they can be asked");
+        assert!(said(Duration::ZERO).is_empty());
+        theirs[2].write_all(b"refused").expect("there is room");
+        assert_eq!(said(PATIENCE), [2]);
+        // A hang-up is heard as well.
+        drop(theirs.remove(1));
+        assert_eq!(said(PATIENCE), [1, 2]);
+    }
 }

@@ -243,7 +243,7 @@ fn text_of(line: &[u8]) -> Result<&str, String> {
             line[place]
         )
     })?;
-    Ok(text.trim())
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -246,7 +246,13 @@ fn peak_position(counts: &[f64], edges: &[f64]) -> Option<f64> {
 
 /// The sentence at the top, and whether it is a good one.
 fn verdict(summary: &RunSummary, stored: &Stored) -> (String, bool) {
-    let text = if summary.conserved {
+    let unseen = &summary.not_seen_to_end;
+    let text = if summary.conserved && !unseen.is_empty() {
+        format!(
+            "What was heard last is accounted for, and no more: nobody has seen {} end.",
+            unseen.join(", ")
+        )
+    } else if summary.conserved {
         let lost = summary.losses.total();
         let named = if lost == 0 {
             "nothing was lost".to_owned()

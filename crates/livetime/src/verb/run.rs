@@ -707,7 +707,10 @@ fn condition_of(ending: Ending, outcome: &ChainOutcome, faults: bool) -> Conditi
     if faults || outcome.has_failed_filters() || damaged > 0 {
         condition |= Condition::DEGRADED;
     }
-    if outcome.losses.total() > 0 || !outcome.conservation_problems().is_empty() {
+    // What a role did that nobody saw end is in no count.
+    let is_all_seen = outcome.last_heard.is_empty();
+    let is_whole = outcome.losses.total() == 0 && outcome.conservation_problems().is_empty();
+    if !is_whole || !is_all_seen {
         condition |= Condition::INCOMPLETE;
     }
     condition

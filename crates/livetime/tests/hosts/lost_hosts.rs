@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use livetime_client::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::live_run::{find_process, order, process_of, start, start_with, wait_for_more};
 use crate::process_run::{self, Lines, Run, keeping_all, turn};
@@ -138,6 +138,13 @@ fn a_writer_that_may_live_keeps_its_file() {
     assert_eq!(run.output.status.code(), Some(1), "{errors}");
     let said = "warning: nobody has seen src0, trg0, evm, wr0 end";
     assert!(errors.contains(said), "{errors}");
+    let unseen = json!(["src0", "trg0", "evm", "wr0"]);
+    assert_eq!(run.summary["not_seen_to_end"], unseen);
+    assert_eq!(run.summary["decision_digest"], Value::Null);
+    assert!(run.summary.get("decision_digest").is_some());
+    let condition = run.summary["run"]["condition"].as_str();
+    let mut flags = condition.expect("a condition").split('|');
+    assert!(flags.any(|flag| flag == "INCOMPLETE"), "{condition:?}");
     assert_eq!(run.lost_writers(), 1);
     let file = run.folder.path().join("run/events.mcap");
     // The second chunk says that the first is whole.
@@ -345,4 +352,66 @@ fn no_total_falls_when_a_building_host_dies() {
     assert!(!errors.contains("another took its place"), "{errors}");
     run.assert_accounted();
     run.assert_only_writer_lost();
+}
+
+/// The only building host, with several filter units: what those had accepted and rejected is known to the
+/// event manager, and stays so.
+#[test]
+fn what_dead_filter_units_had_judged_is_what_the_summary_says() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = on_two_hosts(LOCAL)(example())
+        .replace("units = 1", "units = 3")
+        .replace("\"fu0\"", "\"fu0\", \"fu1\", \"fu2\"");
+    let (mut lines, _) = begun(&(config + CONTROL), folder.path());
+    order(folder.path(), &["pause"]).expect("the run answers");
+    let before = totals_at_rest(folder.path());
+    let (agent, own) = host_of(folder.path(), "building");
+    signal(agent, Signal::KILL);
+    lines.wait_for("the process of bu1 is gone", 1);
+    let run = Run::finished(lines.finish(), folder);
+    let _removed_by_another_host = std::fs::remove_dir_all(own);
+    assert_eq!(run.output.status.code(), Some(1), "{}", run.errors());
+    run.assert_accounted();
+    run.assert_only_writer_lost();
+    let judged = ["filter_accepted", "filter_rejected"];
+    for (name, count) in before {
+        if judged.contains(&name.as_str()) {
+            assert!(count > 0, "{name}");
+            assert_eq!(run.count(&name), count, "{name}");
+        }
+    }
+}
+
+/// The agent stands still, and the roles of its host go on until that is taken for dead: nobody has heard
+/// what they counted meanwhile, which takes nothing off what was lost.
+#[test]
+fn a_loss_that_was_told_stays_when_a_readout_host_is_lost() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let keys = "[builder]\non_readout_loss = \"continue\"\nretry = \"1 ms\"\n";
+    let config = keeping_all(readout_on_two("tcp")(example()))
+        .replace("[builder]\n", keys)
+        .replace("\ntimeout = \"20 s\"", "\ntimeout = \"1 ms\"");
+    let late = |folder: &Path| {
+        let said = order(folder, &["status", "--json"]).expect("the run answers");
+        let status: Value = serde_json::from_str(&said).expect("a document");
+        let late = status["losses"]["readout"]["fragment_late"].as_u64();
+        late.expect("a number")
+    };
+    let (mut lines, coordinator) = begun(&(config + CONTROL), folder.path());
+    while late(folder.path()) == 0 {
+        std::thread::yield_now();
+    }
+    let (agent, own) = host_of(folder.path(), "second");
+    signal(agent, Signal::STOP);
+    lines.wait_for("the process of ru1 is gone", 1);
+    let told = late(folder.path());
+    signal(coordinator, Signal::INT);
+    let run = Run::finished(lines.finish(), folder);
+    let _removed_by_another_host = std::fs::remove_dir_all(own);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    let kept = run.losses().find(|(cause, _)| *cause == "fragment_late");
+    assert!(kept.is_some_and(|(_, n)| n >= told), "{told}: {kept:?}");
 }
