@@ -187,8 +187,9 @@ fn late_remark(summary: &RunSummary) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use livetime_store::FilterMenuSummary;
     use livetime_store::RunSummary;
-    use livetime_store::summary::{FilterMenuSummary, Latencies, RunIdentification};
+    use livetime_store::summary::{Latencies, RunIdentification};
     use livetime_wire::{ChainCounts, LossCounts};
 
     use super::*;

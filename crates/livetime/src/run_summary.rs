@@ -13,11 +13,13 @@ use livetime_node::machine_memory::memory_bytes;
 use livetime_node::{BuilderTransport, ChainConfig, ChainOutcome, RateSample, latency_summary};
 use livetime_shm::tai_offset::tai_minus_utc_ns;
 use livetime_store::summary::{
-    BarrierSummary, DatagramSummary, DeadTime, FilterDeath, FilterFailureSummary,
-    FilterMenuSummary, Latencies, MachineSummary, RateSeries, RunIdentification, ShapingSummary,
-    TransportSummary, WorkerSummary, WriterSummary,
+    BarrierSummary, DatagramSummary, DeadTime, FilterDeath, FilterFailureSummary, Latencies,
+    MachineSummary, RateSeries, RunIdentification, ShapingSummary, TransportSummary, WorkerSummary,
+    WriterSummary,
 };
-use livetime_store::{Condition, FileName, LatencySummary, RunBegin, RunSummary, TwoStepSummary};
+use livetime_store::{
+    Condition, FileName, FilterMenuSummary, LatencySummary, RunBegin, RunSummary, TwoStepSummary,
+};
 use livetime_trigger::Menu;
 use livetime_wire::{
     ByteSize, ChainCounts, DurationNs, LossArea, LossCause, RateHz, RunNumber, UnitId, UnitKind,

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use livetime_store::summary::FilterMenuSummary;
-use livetime_store::{LatencySummary, RunSummary, TwoStepSummary};
+use livetime_store::{FilterMenuSummary, LatencySummary, RunSummary, TwoStepSummary};
 use livetime_study::report::Table;
 use livetime_wire::{DurationNs, LossCause, RateHz};
 

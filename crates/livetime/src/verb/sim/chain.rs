@@ -15,8 +15,8 @@ use livetime_fabric::chain::{
 };
 use livetime_node::link::LinkTransport;
 use livetime_node::{ChainConfig, DataLinkConfig, FilterConfig, latency_summary};
-use livetime_store::summary::{DeadTime, FilterMenuSummary, Latencies, RunIdentification};
-use livetime_store::{RunBegin, RunReader, RunSummary};
+use livetime_store::summary::{DeadTime, Latencies, RunIdentification};
+use livetime_store::{FilterMenuSummary, RunBegin, RunReader, RunSummary};
 use livetime_wire::{DurationNs, RateHz, RunNumber};
 
 use crate::command_words;
