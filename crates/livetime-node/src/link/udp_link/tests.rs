@@ -22,6 +22,14 @@ fn link(config: UdpConfig, pages: u32) -> UdpLink<HeapPages> {
     UdpLink::bind("127.0.0.1:0", config, link, 0, store).unwrap()
 }
 
+/// The same with a socket to send from and the address to send to.
+fn link_and_sender(config: UdpConfig, pages: u32) -> (UdpLink<HeapPages>, UdpSocket, SocketAddr) {
+    let link = link(config, pages);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = link.local_address().unwrap();
+    (link, socket, to)
+}
+
 /// Takes all that is there; the first words of the blocks that came whole. Blocks of these tests
 /// fit into a page.
 fn drain(link: &mut UdpLink<HeapPages>, now: RunNs) -> Vec<u32> {
@@ -123,9 +131,7 @@ fn datagrams_out_of_order_are_put_in_order_within_the_window() {
         window: 8,
         ..UdpConfig::default()
     };
-    let mut link = link(config, 64);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(config, 64);
     let mut numbers = FrameNumbers::default();
     let datagrams: Vec<Vec<u32>> = (0..40).map(|n| datagram(&mut numbers, n)).collect();
     let send = |n: usize| socket.send_to(datagrams[n].as_bytes(), to).unwrap();
@@ -154,9 +160,7 @@ fn datagrams_out_of_order_are_put_in_order_within_the_window() {
 
 #[test]
 fn what_came_while_nobody_read_is_not_given_up() {
-    let mut link = link(UdpConfig::default(), 64);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(UdpConfig::default(), 64);
     let mut numbers = FrameNumbers::default();
     let datagrams: Vec<Vec<u32>> = (0..5).map(|n| datagram(&mut numbers, n)).collect();
     let send = |n: usize| socket.send_to(datagrams[n].as_bytes(), to).unwrap();
@@ -186,9 +190,7 @@ fn what_came_while_nobody_read_is_not_given_up() {
 /// A tally among the datagrams of one call, of which the last one ends within a block.
 #[test]
 fn a_tally_costs_no_block_that_has_begun_behind_it() {
-    let mut link = link(UdpConfig::default(), 64);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(UdpConfig::default(), 64);
     let mut numbers = FrameNumbers::default();
     let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
     send(&datagram(&mut numbers, 5));
@@ -228,9 +230,7 @@ fn tally(frames: u64, blocks: u64) -> Vec<u32> {
 /// Sends 100 blocks and their tally, with `strange` before one of them, and in this order; nothing of
 /// them is lost, and one datagram is bad.
 fn all_come_beside(strange: &[u32], before: u64, order: impl Iterator<Item = u64>) {
-    let mut link = link(UdpConfig::default(), 64);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(UdpConfig::default(), 64);
     let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
     let mut came = Vec::new();
     for number in order {
@@ -294,9 +294,7 @@ fn take_steps(steps: &[Step]) -> Result<(), TestCaseError> {
         window: 8,
         ..UdpConfig::default()
     };
-    let mut link = link(config, 8);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(config, 8);
     let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
     let (mut numbers, mut frames) = (FrameNumbers::default(), Vec::new());
     for step in steps {
@@ -403,9 +401,7 @@ fn what_is_a_window_ahead_is_believed_with_another_and_what_is_late_comes() {
         window: 8,
         ..UdpConfig::default()
     };
-    let mut link = link(config, 64);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(config, 64);
     let send = |n: u64| {
         let words = numbered(n, n, n as u32);
         socket.send_to(words.as_bytes(), to).unwrap();
@@ -427,9 +423,7 @@ fn what_is_a_window_ahead_is_believed_with_another_and_what_is_late_comes() {
 /// up for it once what came since contradicts it.
 #[test]
 fn nothing_is_missing_for_an_early_frame_that_was_contradicted() {
-    let mut link = link(UdpConfig::default(), 64);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(UdpConfig::default(), 64);
     let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
     let mut numbers = FrameNumbers::default();
     let mut came = 0;
@@ -487,9 +481,7 @@ fn a_long_way_ahead_is_believed_once_another_datagram_agrees() {
             FAR + 1,
         ),
     ] {
-        let mut link = link(UdpConfig::default(), 64);
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let to = link.local_address().unwrap();
+        let (mut link, socket, to) = link_and_sender(UdpConfig::default(), 64);
         let mut came = Vec::new();
         for words in [&[numbered(0, 0, 0)], &datagrams[..]].concat() {
             socket.send_to(words.as_bytes(), to).unwrap();
@@ -512,9 +504,7 @@ fn a_long_way_ahead_is_believed_once_another_datagram_agrees() {
 
 #[test]
 fn strangers_are_counted_and_harm_nothing() {
-    let mut link = link(UdpConfig::default(), 64);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(UdpConfig::default(), 64);
     let mut numbers = FrameNumbers::default();
     let good = datagram(&mut numbers, 5);
     let mut other_version = good.clone();
@@ -555,9 +545,7 @@ fn without_pages_datagrams_wait_and_nothing_is_lost_that_fits_the_buffer() {
 
 #[test]
 fn nothing_is_given_up_for_a_tally_before_it_is_repeated() {
-    let mut link = link(UdpConfig::default(), 64);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = link.local_address().unwrap();
+    let (mut link, socket, to) = link_and_sender(UdpConfig::default(), 64);
     let send = |words: &[u32]| socket.send_to(words.as_bytes(), to).unwrap();
     let patience = UdpConfig::default().patience.0;
     send(&tally(10, 10));
