@@ -31,6 +31,14 @@ fn rejoined_by(command: &RoleCommand) -> Option<TriggerNumber> {
     }
 }
 
+/// When a role counts what it still holds.
+fn closes_at(role: &dyn Role) -> SettleStep {
+    match unit_of(role.id()).map(|unit| unit.kind) {
+        Some(UnitKind::Builder) => SettleStep::CloseBuilders,
+        _ => SettleStep::CloseOthers,
+    }
+}
+
 /// What a role may find wrong with another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerTrouble {
@@ -58,12 +66,7 @@ pub fn run_role(
     mut heard: impl FnMut(PeerTrouble),
 ) {
     let phase_cell = page.phase();
-    let is_builder = unit_of(role.id()).is_some_and(|unit| unit.kind == UnitKind::Builder);
-    let closes_at = if is_builder {
-        SettleStep::CloseBuilders
-    } else {
-        SettleStep::CloseOthers
-    };
+    let closes_at = closes_at(role);
     let mut activity = page.activity(index);
     let mut closed = false;
     let mut unsettled = false;
@@ -76,12 +79,15 @@ pub fn run_role(
             Phase::Aborting => page.step(),
             _ => SettleStep::GiveUp,
         };
-        if step == SettleStep::Finish {
-            return;
-        }
-        if !closed && step >= closes_at {
+        // Who stood still meanwhile closes its books when all counters are to be final, but for a builder
+        // unit: the event manager has given up what it had.
+        let may_close = step < SettleStep::Finish || closes_at == SettleStep::CloseOthers;
+        if !closed && step >= closes_at && may_close {
             closed = true;
             role.close();
+        }
+        if step == SettleStep::Finish {
+            return;
         }
         let mut work = 0;
         // One at a time: the next may build upon what this one leaves.
@@ -113,5 +119,66 @@ pub fn run_role(
         activity.work += work as u64;
         page.note(index, Activity { ..activity });
         waiter.after(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_shm::WaitStrategy;
+    use livetime_wire::RunNs;
+
+    use super::*;
+    use crate::role::RoleResult;
+
+    /// A role that says whether it was closed.
+    struct Books {
+        id: &'static str,
+        are_closed: bool,
+    }
+
+    impl Role for Books {
+        fn id(&self) -> &str {
+            self.id
+        }
+
+        fn poll(&mut self, _now: RunNs, _phase: Phase) -> usize {
+            panic!("all counters are final");
+        }
+
+        fn close(&mut self) {
+            assert!(!std::mem::replace(&mut self.are_closed, true));
+        }
+
+        fn finish(self: Box<Self>, _now: RunNs) -> RoleResult {
+            RoleResult::default()
+        }
+    }
+
+    /// Given a run that is ended by force, in which a role had no duty cycle until all counters were to be
+    /// final, then it counts what it has all the same, unless another has counted that.
+    #[test]
+    fn a_role_that_stood_still_all_the_time_closes_its_books() {
+        for (id, are_closed) in [("evm", true), ("src0", true), ("ru1", true), ("bu1", false)] {
+            let page = RunPage::new(1).expect("memory for one role");
+            page.phase().advance(Phase::Aborting);
+            page.advance(SettleStep::Finish);
+            let mut role = Books {
+                id,
+                are_closed: false,
+            };
+            let (_commands, none) = std::sync::mpsc::channel();
+            let mut waiter = Waiter::new(WaitStrategy::Adaptive);
+            run_role(
+                &mut role,
+                (&page, 0),
+                &RunClock::start(),
+                &mut waiter,
+                &none,
+                |_| (),
+                |_| (),
+                |_| (),
+            );
+            assert_eq!(role.are_closed, are_closed, "{id}");
+        }
     }
 }

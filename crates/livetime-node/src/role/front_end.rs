@@ -22,7 +22,7 @@ use livetime_source::{
 };
 use livetime_trigger::{ReplyOutcome, SupervisorOutput, TriggerSupervisor};
 use livetime_wire::message::{BuilderMessage, Envelope, Keep};
-use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber, UnitId, UnitKind};
+use livetime_wire::{LossCause, RunNs, RunNumber, SourceId, TriggerNumber, UnitId, UnitKind};
 
 use super::manager_path::ManagerPath;
 use super::spill_gate::SpillGate;
@@ -216,6 +216,8 @@ pub struct FrontEnd {
     /// Fragments of an accepted trigger that never reached their links, because the run was ended
     /// by force: on neither side of an equation, and reported.
     unsent: u64,
+    /// Accepted triggers of which the event manager was never told, because the run was ended by force.
+    untold: u64,
     /// A readout unit whose links are to begin again as soon as nobody reads their pages.
     returning: Option<ReturningReadout>,
     /// A readout unit is about to join: no trigger is given until it has.
@@ -243,6 +245,7 @@ impl FrontEnd {
             taken_until: RunNs(0),
             foreign_words: 0,
             unsent: 0,
+            untold: 0,
             returning: None,
             is_held: false,
             named: Vec::new(),
@@ -617,6 +620,7 @@ impl FrontEnd {
             words += data_words;
             losses.merge(&link.losses());
         }
+        losses.add(LossCause::EventAborted, self.untold);
         chain.fragments_sent = sent;
         self.counts.losses = losses;
         let dead_time = self.parts.supervisor.dead_time(now);
@@ -803,7 +807,17 @@ impl Role for FrontEnd {
         is_settled.then(|| std::mem::take(&mut self.named))
     }
 
+    /// What the supervisor still has to say is not said any more. It waits for a readout unit that reads no
+    /// decisions: one that stands still or is gone, for which a run is not gone on with.
+    fn close(&mut self) {
+        while let Some(output) = self.parts.supervisor.poll_output() {
+            self.untold += u64::from(matches!(output, SupervisorOutput::L2Accept { .. }));
+        }
+    }
+
     fn finish(mut self: Box<Self>, now: RunNs) -> RoleResult {
+        // Of a run that has ended in order there is none; a role that stood still may not know of the end.
+        self.parts.supervisor.abort(now);
         self.publish(now);
         let dead_time = self.parts.supervisor.dead_time(now);
         let supervisor = *self.parts.supervisor.counters();

@@ -8,7 +8,7 @@ use livetime_source::{
     TriggerSourceConfig,
 };
 use livetime_trigger::SupervisorConfig;
-use livetime_wire::{ChainCounts, DurationNs, LossCause, LossCounts, RateHz};
+use livetime_wire::{ChainCounts, DurationNs, L2Mask, L2Reply, LossCounts, RateHz};
 
 use super::*;
 use crate::completion::COMPLETION_WORDS;
@@ -211,4 +211,46 @@ fn a_front_end_that_waits_says_that_its_run_is_at_its_end() {
         assert_eq!(gauges_at(&mut front_end, step), (0, 0), "{step}");
     }
     assert_eq!(gauges_at(&mut front_end, 7), (1, 0));
+}
+
+/// Given a readout unit that reads no decisions, as one that stands still, and a run that is ended by force,
+/// then each accepted trigger has come to the event manager or is counted as given up.
+#[test]
+fn accepts_behind_decisions_that_nobody_reads_are_given_up_by_name() {
+    const ACCEPTED: u64 = 20;
+    let (mut front_end, [_packets, mut accepts], _replies) = front_end(false, true);
+    let (decisions, _unread) = ends(64);
+    front_end.parts.readout_units.push(ReadoutRings {
+        cards: None,
+        decisions: MessageSender::Ring(decisions),
+        sequence: 0,
+        is_lost: false,
+    });
+    for trigger in (1..=ACCEPTED).map(TriggerNumber) {
+        let supervisor = &mut front_end.parts.supervisor;
+        assert_eq!(supervisor.refusal(), None);
+        supervisor.offer(NOW, false);
+        let reply = L2Reply {
+            trigger_low: trigger.low(),
+            mask: L2Mask(1),
+        };
+        supervisor.handle_reply(NOW, &reply);
+    }
+    let mut told = 0;
+    for phase in [Phase::Running, Phase::Aborting, Phase::Aborting] {
+        front_end.poll(NOW, phase);
+        while let Ok(Some(_)) = accepts.try_pop(|words| words.len()) {
+            told += 1;
+        }
+    }
+    Role::close(&mut front_end);
+    front_end.poll(NOW, Phase::Aborting);
+    assert!(accepts.is_empty(), "the event manager has closed its books");
+    let counts = Role::finish(Box::new(front_end), NOW).counts;
+    assert_eq!(counts.chain.l2_accepted, ACCEPTED);
+    assert!(
+        told < ACCEPTED,
+        "the readout unit has room for all decisions"
+    );
+    assert_eq!(counts.losses.of(LossCause::EventAborted), ACCEPTED - told);
 }
