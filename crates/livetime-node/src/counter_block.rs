@@ -127,6 +127,9 @@ impl CounterBlock {
         let copy = &words[copy_of(sequence)..][..COPY];
         let (chain, copy) = copy.split_at(COUNTS);
         let (losses, gauges) = copy.split_at(LOSSES);
+        // Pairs with the fence in `read`: who finds a word of this publication in a copy that it reads
+        // finds the one before published, too, and reads again.
+        fence(Ordering::Release);
         let store = |words: &[AtomicU64], values: &[u64]| {
             for (word, value) in words.iter().zip(values) {
                 // Relaxed: covered by the Release below.

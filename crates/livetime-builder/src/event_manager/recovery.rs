@@ -316,11 +316,12 @@ impl EventManager {
                         self.tell_closed(event.trigger);
                     }
                 }
-                Fate::Held(builder) => {
+                // One that says to hold more than its credits is not believed of the rest.
+                Fate::Held(builder) if self.credits[usize::from(builder)].free > 0 => {
                     let told = size.filter(|(unit, _)| *unit == builder);
                     self.take_over(event, builder, told.map(|(_, bytes)| bytes));
                 }
-                Fate::Unknown | Fate::Parked => {
+                Fate::Held(_) | Fate::Unknown | Fate::Parked => {
                     self.counts.accepts += 1;
                     self.queue_or_lose(event);
                 }

@@ -398,6 +398,34 @@ fn what_another_unit_has_closed_is_not_built_again_for_a_lost_one() {
     assert!(bench.evm.credits_conserved());
 }
 
+/// Given a builder unit that says to hold more events than it has credits, then the event manager does
+/// not believe it of the rest, which are built like those that nobody holds.
+#[test]
+fn nobody_holds_more_than_its_credits() {
+    let open = accepted([1, 2, 3, 4]);
+    let mut bench = Bench::new();
+    let config = BuilderConfig {
+        credits: 3,
+        evm_queue: 4,
+        ..BuilderConfig::default()
+    };
+    bench.evm = EventManager::recovering(&config, 5, SUCCESSOR, &open, &[]);
+    for (builder, held) in [(0, 0b1111), (1, 0)] {
+        let answer = BuilderMessage::Recovered {
+            manager_epoch: 5,
+            batch: 0,
+            held,
+            closed: 0,
+        };
+        let answered = bench.send(UnitId::builder(builder), answer);
+        assert_eq!(answered, Handled::Taken);
+    }
+    assert!(!bench.evm.is_in_recovery() && bench.evm.credits_conserved());
+    assert_eq!(bench.assigned(), Some((4, 1)));
+    assert_eq!(bench.assigned(), None);
+    assert_eq!(bench.evm.losses().total(), 0);
+}
+
 /// What nobody has is queued when a recovery ends, but not in a run that is ended by force meanwhile.
 #[test]
 fn a_recovery_that_ends_in_an_aborted_run_queues_nothing() {

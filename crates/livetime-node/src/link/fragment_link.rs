@@ -423,6 +423,10 @@ impl FileEnds {
         if self.outstanding() == 0 {
             return LinkProgress::Idle;
         }
+        if self.is_broken {
+            self.give_up(now, LossCause::LinkDown);
+            return LinkProgress::Moved;
+        }
         let mut progress = LinkProgress::Stalled;
         while self.outstanding() > 0 {
             match self.link.receive(now, 1) {

@@ -12,12 +12,14 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use livetime_readout::{FlowControl, LinkState};
+use livetime_wire::link_frame::FrameNumbers;
 use livetime_wire::link_return::{LinkReturn, RETURN_WORDS};
 use livetime_wire::{DurationNs, LossCause, LossCounts, RunNs};
 use zerocopy::IntoBytes;
 
 use super::socket_window::{SocketWindow, set_aside};
 use super::stream_link::StreamSource;
+use super::udp_link::FRAMES_AHEAD_MAX;
 use super::udp_source::UdpSource;
 use crate::builder_transport::PeerSocket;
 use crate::emulated_link::LinkProgress;
@@ -264,11 +266,12 @@ impl LinkSender {
         let mut newest = None;
         match &mut self.way {
             Way::Udp { source, .. } => {
+                let made = source.numbers();
                 let mut words = [0; RETURN_WORDS + 1];
                 loop {
                     match source.socket().recv(words.as_mut_bytes()) {
                         Ok(RETURN_BYTES) => {
-                            newest = LinkReturn::parse(&words[..RETURN_WORDS]).or(newest);
+                            newest = return_to(made, &words[..RETURN_WORDS]).or(newest);
                         }
                         // Somebody else's, or the answer to a datagram that nobody took.
                         Ok(_) => {}
@@ -293,7 +296,7 @@ impl LinkSender {
                         Err(_) => *is_open = false,
                     }
                     let may_be_more = *filled == READ_BYTES;
-                    match take_returns(bytes, filled) {
+                    match take_returns(source.numbers(), bytes, filled) {
                         Some(said) => newest = said.or(newest),
                         None => *is_open = false,
                     }
@@ -510,17 +513,35 @@ impl LinkSender {
 
 /// Takes the whole returns out of what was read of a stream; the newest, if there is one. `None` where
 /// words are no return: nothing behind them can be believed.
-fn take_returns(bytes: &mut [u8; READ_BYTES], filled: &mut usize) -> Option<Option<LinkReturn>> {
+fn take_returns(
+    made: FrameNumbers,
+    bytes: &mut [u8; READ_BYTES],
+    filled: &mut usize,
+) -> Option<Option<LinkReturn>> {
     let whole = *filled - *filled % RETURN_BYTES;
     let mut newest = None;
     for said in bytes[..whole].chunks_exact(RETURN_BYTES) {
         let mut words = [0; RETURN_WORDS];
         words.as_mut_bytes().copy_from_slice(said);
-        newest = Some(LinkReturn::parse(&words)?);
+        newest = Some(return_to(made, &words)?);
     }
     bytes.copy_within(whole..*filled, 0);
     *filled -= whole;
     Some(newest)
+}
+
+/// Reads a return to who has made so many frames. One that is far ahead of them is none. The other end
+/// may be a little ahead where a frame came that nobody sent: then it has seen all that was.
+fn return_to(made: FrameNumbers, words: &[u32]) -> Option<LinkReturn> {
+    let said = LinkReturn::parse(words)?;
+    let (frames, blocks) = (made.frames_made(), made.blocks_made());
+    let frames_ahead = said.frames_seen.saturating_sub(frames);
+    let blocks_ahead = said.blocks_settled.saturating_sub(blocks);
+    (frames_ahead.max(blocks_ahead) <= FRAMES_AHEAD_MAX).then_some(LinkReturn {
+        frames_seen: said.frames_seen.min(frames),
+        blocks_settled: said.blocks_settled.min(blocks),
+        ..said
+    })
 }
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {

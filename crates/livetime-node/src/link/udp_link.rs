@@ -33,7 +33,8 @@ use crate::link::block_receiver::{BlockReceiver, FrameStage};
 
 mod link_place;
 
-use link_place::{FRAMES_AHEAD_MAX, Judgement, LinkPlace, Said};
+pub(super) use link_place::FRAMES_AHEAD_MAX;
+use link_place::{Judgement, LinkPlace, Said};
 
 /// Datagrams of one system call.
 const BATCH: usize = 32;
@@ -693,6 +694,7 @@ impl<S: PageStore> UdpLink<S> {
         let words = words.get(..bytes / 4).unwrap_or_default();
         if let Ok((header, data)) = FrameHeader::parse_whole(words)
             && bytes.is_multiple_of(4)
+            && data.len() <= self.config.data_words_max
         {
             return self.take_frame(now, &header, data, words);
         }

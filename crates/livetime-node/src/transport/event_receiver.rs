@@ -229,6 +229,7 @@ fn give_back(pages: Option<&mut ReceivePages>, of_event: impl Iterator<Item = u3
 #[cfg(test)]
 mod tests {
     use arrayvec::ArrayVec;
+    use livetime_builder::Outgoing;
     use livetime_shm::{HugePages, PageIndex, PagePool, PoolConfig};
     use livetime_wire::crc::crc32c;
     use livetime_wire::event::EventHeader;
@@ -415,6 +416,51 @@ mod tests {
         assert_eq!(ends.next(), None, "the stream was ended for it");
         assert!(ends.receiver.is_ended(&ends.link));
         assert_eq!(ends.sender.poll_cut(), None);
+    }
+
+    /// Given a filter unit that answers for an event that it does not have, then that is no answer: the
+    /// event goes out, and no more are given out than the window takes.
+    #[test]
+    fn an_answer_ahead_of_its_event_is_left_out() {
+        let mut ends = Ends::new(8);
+        let answer = |ends: &mut Ends, messages: &[BuilderMessage]| {
+            for message in messages {
+                let envelope = Envelope {
+                    sender: FU,
+                    epoch: 1,
+                    sequence: 0,
+                    message: message.clone(),
+                };
+                ends.link.send(&Outgoing { to: BU, envelope }).unwrap();
+            }
+            ends.link.flush();
+            loop {
+                if let Some(came) = ends.sender.take() {
+                    return came.message;
+                }
+            }
+        };
+        let done = |triggers: &[u64]| BuilderMessage::EventDone {
+            triggers: triggers.iter().copied().map(TriggerNumber).collect(),
+        };
+        let mut event = ends.event(1, &[5]);
+        ends.sender.push(FU.index, &mut event);
+        let first = ends.next().unwrap();
+        free_event(&mut ends.link, &first);
+        for trigger in 2..=EVENTS as u64 {
+            let mut event = ends.event(trigger, &[5]);
+            ends.sender.push(FU.index, &mut event);
+        }
+        let early = [done(&[3]), done(&[1, 2])];
+        assert_eq!(answer(&mut ends, &early), done(&[1]));
+        let mut event = ends.event(7, &[5]);
+        ends.sender.push(FU.index, &mut event);
+        for trigger in 2..=EVENTS as u64 + 1 {
+            let came = ends.next().unwrap();
+            assert_eq!(came.trigger, TriggerNumber(trigger));
+            free_event(&mut ends.link, &came);
+            assert_eq!(answer(&mut ends, &[done(&[trigger])]), done(&[trigger]));
+        }
     }
 
     #[test]

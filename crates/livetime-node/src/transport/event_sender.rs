@@ -205,34 +205,42 @@ impl EventSender {
     /// The next answer of a filter unit.
     pub fn take(&mut self) -> Option<Envelope> {
         loop {
-            let next = match self.take_held() {
+            let mut next = match self.take_held() {
                 None => self.link.take()?,
                 Some(held) => held,
             };
             let filter = usize::from(next.sender.index);
-            match self.queues.get_mut(filter) {
-                Some(queue) if queue.is_resuming => {
-                    queue.held.push_back(next);
-                    self.held += 1;
-                }
-                _ => {
-                    match &next.message {
-                        BuilderMessage::EventDone { triggers } => {
-                            self.forget(filter, triggers.iter().copied(), |_| true);
-                        }
-                        BuilderMessage::EventsAccepted { events } => {
-                            self.forget(filter, events.iter().map(|event| event.trigger), |_| true);
-                        }
-                        // Said twice, it is not about the whole event that may be there by now.
-                        BuilderMessage::FetchRest { triggers } => {
-                            let triggers = triggers.iter().copied();
-                            self.forget(filter, triggers, EventTicket::is_first_step);
-                        }
-                        _ => {}
-                    }
-                    return Some(next);
-                }
+            if let Some(queue) = self.queues.get_mut(filter)
+                && queue.is_resuming
+            {
+                queue.held.push_back(next);
+                self.held += 1;
+            } else if self.hear(filter, &mut next.message) {
+                return Some(next);
             }
+        }
+    }
+
+    /// Takes note of an answer, and leaves those events out of it that the filter unit does not have:
+    /// their builder unit would take the places in its windows for free that they still fill. Whether
+    /// anything is left of the message.
+    fn hear(&mut self, filter: usize, message: &mut BuilderMessage) -> bool {
+        match message {
+            BuilderMessage::EventDone { triggers } => {
+                triggers.retain(|trigger| self.forget(filter, *trigger, |_| true));
+                !triggers.is_empty()
+            }
+            BuilderMessage::EventsAccepted { events } => {
+                events.retain(|event| self.forget(filter, event.trigger, |_| true));
+                !events.is_empty()
+            }
+            // Said twice, it is not about the whole event that may be there by now.
+            BuilderMessage::FetchRest { triggers } => {
+                triggers
+                    .retain(|trigger| self.forget(filter, *trigger, EventTicket::is_first_step));
+                !triggers.is_empty()
+            }
+            _ => true,
         }
     }
 
@@ -247,22 +255,28 @@ impl EventSender {
         Some(held)
     }
 
-    /// Events are answered: they are not sent again.
+    /// An event is answered: it is not sent again. `false` if it has not left, or to another filter unit.
     fn forget(
         &mut self,
         filter: usize,
-        triggers: impl Iterator<Item = TriggerNumber>,
+        trigger: TriggerNumber,
         is_meant: impl Fn(&EventTicket) -> bool,
-    ) {
-        let Some(queue) = self.queues.get_mut(filter) else {
-            return;
-        };
-        for trigger in triggers {
+    ) -> bool {
+        if let Some(queue) = self.queues.get_mut(filter) {
             let mut unanswered = queue.unanswered.iter();
             let nth = unanswered.position(|ticket| ticket.trigger == trigger && is_meant(ticket));
-            let found = nth.and_then(|nth| queue.unanswered.remove(nth));
-            self.spare.extend(found);
+            if let Some(found) = nth.and_then(|nth| queue.unanswered.remove(nth)) {
+                self.spare.push(found);
+                return true;
+            }
         }
+        let mut queues = self.queues.iter().enumerate();
+        let is_here = queues.any(|(of, queue)| {
+            let elsewhere = queue.unanswered.iter().filter(|_| of != filter);
+            let mut kept = queue.tickets.iter().chain(elsewhere);
+            kept.any(|ticket| ticket.trigger == trigger)
+        });
+        !is_here
     }
 
     /// Events that were sent again, over streams that were made again.

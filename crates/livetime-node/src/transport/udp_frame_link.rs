@@ -349,7 +349,7 @@ impl UdpFrameLink {
             let message = next_message(&mut rest);
             let envelope = message.map(Envelope::parse);
             self.rest.start = self.rest.end - rest.len();
-            let Some(Ok(envelope)) = envelope else {
+            let Some(Ok(mut envelope)) = envelope else {
                 // Only a peer of another program sends what is no message.
                 self.counts.datagrams_bad += 1;
                 self.rest = 0..0;
@@ -359,9 +359,14 @@ impl UdpFrameLink {
                 self.counts.strangers += 1;
                 continue;
             }
-            if fragment_of(&envelope).is_some_and(|fragment| fragment.words > 0) {
-                self.counts.payloads_damaged += 1;
-                continue;
+            if let BuilderMessage::FragmentData { fragment, .. } = &mut envelope.message {
+                if fragment.words > 0 {
+                    self.counts.payloads_damaged += 1;
+                    continue;
+                }
+                // They were the sender's.
+                fragment.pages.clear();
+                fragment.pool = self.pages.as_ref().map_or(0, ReceivePages::index);
             }
             self.counts.frames_received += 1;
             return Some(envelope);

@@ -76,6 +76,29 @@ fn a_file_plays_a_fragment_for_each_that_is_sent() {
     assert_eq!(link.handed(RunNs(2)), (4, 1800));
 }
 
+/// Given a file whose readout unit is gone, then it is read no more: what is sent is lost, and the link
+/// waits for no page.
+#[test]
+fn a_file_is_not_played_for_a_readout_unit_that_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("frames");
+    let mut file = StreamSource::new(File::create(&path).unwrap());
+    for number in 0..3_u32 {
+        file.send(&[number; 600]).unwrap();
+    }
+    let pool = pool();
+    let mut link = FragmentLink::play(&path, config(), pool.clone(), 0).unwrap();
+    link.send(RunNs(1), |_| ());
+    assert_eq!(take(&mut link, &pool, RunNs(1)), [0]);
+    link.end(RunNs(2));
+    for lost in 1..=2 {
+        link.send(RunNs(2), |_| ());
+        assert!(take(&mut link, &pool, RunNs(2)).is_empty());
+        assert_eq!(link.losses().of(LossCause::LinkDown), lost);
+        assert!(link.is_idle() && link.is_drained());
+    }
+}
+
 /// Given a file with a tally behind its second fragment and behind its last, when both count what came,
 /// then it plays to its end; when the first does not, then it ends the link there and no count wraps.
 #[test]

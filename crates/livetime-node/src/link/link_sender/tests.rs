@@ -38,11 +38,14 @@ fn udp() -> LinkTransport {
 
 impl Ends {
     fn new(transport: &LinkTransport) -> Self {
+        let pair = SocketPair::connect(transport.socket().unwrap()).unwrap();
+        Self::between(transport, pair)
+    }
+
+    fn between(transport: &LinkTransport, pair: SocketPair) -> Self {
         let pool = pool();
         let config = config();
-        let [near, far] = SocketPair::connect(transport.socket().unwrap())
-            .unwrap()
-            .ends;
+        let [near, far] = pair.ends;
         let words_max = PAGE_WORDS as usize * 16;
         Self {
             sender: LinkSender::new(near, words_max, transport.datagram_words()).unwrap(),
@@ -353,7 +356,16 @@ fn a_stream_that_is_cut_is_replaced_and_what_was_on_its_way_is_named() {
 /// stream, which the receiving end sees as any other cut: it is replaced, and the link goes on.
 #[test]
 fn a_stream_whose_return_lines_fail_is_closed_and_replaced() {
-    for is_closed in [false, true] {
+    let of_nothing_sent = LinkReturn {
+        blocks_settled: u64::MAX,
+        ..LinkReturn::default()
+    };
+    let failures = [
+        None,
+        Some([0x5A; RETURN_WORDS]),
+        Some(of_nothing_sent.emit()),
+    ];
+    for failure in failures {
         let mut ends = Ends::new(&LinkTransport::Tcp);
         let pair = SocketPair::connect(LinkTransport::Tcp.socket().unwrap()).unwrap();
         let [near, far] = pair.ends.map(|end| end.into_stream().unwrap());
@@ -362,9 +374,9 @@ fn a_stream_whose_return_lines_fail_is_closed_and_replaced() {
         ends.receiver.restore(far).unwrap();
         ends.send(RunNs(0), 10, 1);
         ends.poll_until(RunNs(0), is_drained);
-        match is_closed {
-            true => returns.shutdown(Shutdown::Write).unwrap(),
-            false => returns.write_all(&[0x5A; RETURN_BYTES]).unwrap(),
+        match failure {
+            None => returns.shutdown(Shutdown::Write).unwrap(),
+            Some(words) => returns.write_all(words.as_bytes()).unwrap(),
         }
         ends.send(RunNs(1), 10, 2);
         while !ends.receiver.poll_cut(RunNs(1)) {
@@ -381,6 +393,34 @@ fn a_stream_whose_return_lines_fail_is_closed_and_replaced() {
         ends.poll_until(RunNs(3), is_drained);
         ends.take();
         assert_eq!(ends.came, [1, 2, 4]);
+    }
+}
+
+/// Given returns that are ahead of what was sent, then none of it counts as settled before it was sent:
+/// not even what is a little ahead, as after a frame that nobody sent.
+#[test]
+fn what_was_not_sent_is_not_settled() {
+    for (ahead, settled) in [(u64::MAX, 0), (3, 1)] {
+        let pair = SocketPair::connect(udp().socket().unwrap()).unwrap();
+        let strange = match &pair.ends[1] {
+            PeerSocket::Datagrams(socket) => socket.try_clone().unwrap(),
+            PeerSocket::Stream(_) => unreachable!("datagrams were asked for"),
+        };
+        let mut ends = Ends::between(&udp(), pair);
+        ends.poll_until(RunNs(5), |sender| !sender.is_waiting());
+        ends.send(RunNs(5), 100, 1);
+        let said = LinkReturn {
+            frames_seen: ahead,
+            blocks_settled: ahead,
+            ..ends.sender.heard
+        };
+        strange.send(said.emit().as_bytes()).unwrap();
+        ends.sender.pump(RunNs(5), true);
+        assert_eq!(ends.sender.outstanding(), 1 - settled);
+        (2..4).for_each(|value| ends.send(RunNs(5), 100, value));
+        assert_eq!(ends.sender.outstanding(), 3 - settled);
+        ends.poll_until(RunNs(5), is_drained);
+        assert_eq!(ends.accounts(), (3, 0));
     }
 }
 

@@ -8,7 +8,7 @@ use livetime_wire::link_frame::{FrameHeader, LinkTally};
 
 /// Frames ahead of the place that are believed at once: more than the sockets of a run have on their
 /// way. Further ahead is what follows a link that was down for long, or a flood.
-pub(super) const FRAMES_AHEAD_MAX: u64 = 1 << 16;
+pub(in crate::link) const FRAMES_AHEAD_MAX: u64 = 1 << 16;
 
 /// What a datagram says of the numbers.
 #[derive(Debug, Clone, Copy)]

@@ -527,6 +527,22 @@ fn strangers_are_counted_and_harm_nothing() {
 }
 
 #[test]
+fn a_datagram_of_one_word_too_many_is_refused() {
+    let config = UdpConfig {
+        data_words_max: 100,
+        ..UdpConfig::default()
+    };
+    let (mut link, socket, to) = link_and_sender(config, 64);
+    for words in [101, 100] {
+        let (header, _) = FrameNumbers::default().frames(words, 200).next().unwrap();
+        let datagram = [&header.emit()[..], &vec![words as u32; words]].concat();
+        socket.send_to(datagram.as_bytes(), to).unwrap();
+    }
+    assert_eq!(drain(&mut link, RunNs(0)), [100]);
+    assert_eq!(link.counters().datagrams_bad, 1);
+}
+
+#[test]
 fn without_pages_datagrams_wait_and_nothing_is_lost_that_fits_the_buffer() {
     let mut link = link(UdpConfig::default(), 24);
     let mut source = UdpSource::new(link.local_address().unwrap(), 362).unwrap();

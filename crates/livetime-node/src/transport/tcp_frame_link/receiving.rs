@@ -504,11 +504,9 @@ impl Awaited {
         let mut named = 0;
         if let BuilderMessage::FragmentData { fragment, .. } = &mut envelope.message {
             named = fragment.words as usize;
-            if named > 0 {
-                // They were the sender's.
-                fragment.pages.clear();
-                fragment.pool = index;
-            }
+            // They were the sender's.
+            fragment.pages.clear();
+            fragment.pool = index;
         }
         if payload != 0 && payload != named {
             return Err(broken("payload behind a message that names none"));

@@ -362,6 +362,25 @@ fn fragments_without_a_crc_are_taken_as_they_come() {
     assert_eq!(builder.pages_mut().unwrap().free(), 8);
 }
 
+/// Given that a fragment of no words names pages of its sender, then it names none at the receiver,
+/// where the same numbers are pages of another fragment.
+#[test]
+fn a_fragment_of_no_words_names_no_page() {
+    let (from, mut readout, mut builder) = pair(2);
+    let first = fragment(&from, 0, 1, 2 * PAGE_WORDS);
+    readout.try_send(BU, &first.to_words()).unwrap();
+    let held = receive(&mut readout, &mut builder);
+    let mut empty = fragment(&from, 2, 2, 0);
+    if let BuilderMessage::FragmentData { fragment, .. } = &mut empty.message {
+        fragment.pages.extend([0, 1]);
+    }
+    readout.try_send(BU, &empty.to_words()).unwrap();
+    let came = receive(&mut readout, &mut builder);
+    assert!(take_pages(&mut builder, &came).is_empty());
+    assert_eq!(builder.pages_mut().unwrap().free(), 0, "both are held");
+    assert_eq!(take_pages(&mut builder, &held).len(), 2 * PAGE_WORDS);
+}
+
 /// Many messages in one batch, of all sizes, through few pages: all come, in order.
 #[test]
 fn batches_of_mixed_messages_come_in_order_with_few_calls() {

@@ -373,6 +373,24 @@ fn damaged_cut_and_foreign_datagrams_are_dropped_and_counted() {
     assert_eq!(bench.counts().datagrams_lost, 6);
 }
 
+/// Given that a fragment of no words names pages of its sender, then it names none at the receiver,
+/// where the same numbers are pages of another fragment.
+#[test]
+fn a_fragment_of_no_words_names_no_page() {
+    let mut bench = Bench::new(8);
+    let mut empty = bench.fragment(0, 2, 0);
+    if let BuilderMessage::FragmentData { fragment, .. } = &mut empty.message {
+        fragment.pages.extend([0, 1]);
+    }
+    let datagrams = bench.sent(&[empty]);
+    bench.deliver(&datagrams);
+    let [came] = &bench.received()[..] else {
+        panic!("one message was sent");
+    };
+    let fragment = fragment_of(came).unwrap();
+    assert_eq!((fragment.pool, &fragment.pages[..]), (7, &[][..]));
+}
+
 #[test]
 fn pieces_that_do_not_fit_their_fragment_are_refused() {
     let mut bench = Bench::new(64);
