@@ -4,7 +4,7 @@ use super::option::{Bottleneck, PlanOption, Verdict};
 use super::search::{Search, Setting};
 use super::starts::split;
 use super::trial::{CARRIED, Trial};
-use crate::network::Arrival;
+use crate::network::{Arrival, Estimate};
 use crate::time::DurationPs;
 
 /// Rates at which a lossy network is looked at, as shares of the one asked for.
@@ -20,13 +20,44 @@ pub(super) struct Carried {
     split: Option<Verdict>,
 }
 
+/// A capacity, hertz, and why there is none, or whose it is where it is not that of all starts together.
+struct Capacity {
+    hz: Option<f64>,
+    reason: Option<String>,
+}
+
+impl Capacity {
+    fn none(reason: impl Into<String>) -> Self {
+        Self {
+            hz: None,
+            reason: Some(reason.into()),
+        }
+    }
+
+    /// No more than a rate, hertz.
+    fn at_most(self, hz: f64) -> Self {
+        Self {
+            hz: self.hz.map(|found| found.min(hz)),
+            ..self
+        }
+    }
+
+    /// The lower of two; none where one of them is none.
+    fn and(self, other: Self) -> Self {
+        match (self.hz, other.hz) {
+            (Some(one), Some(two)) if one <= two => self,
+            (None, _) => self,
+            (Some(_), _) => other,
+        }
+    }
+}
+
 impl Search<'_> {
     /// The answer of a run without losses.
     pub(super) fn judge(&self, trial: &Trial) -> PlanOption {
         let rate = self.request.rate_hz;
         let estimate = trial.rate;
         let (what, bound) = self.bound();
-        let error = 100.0 * estimate.ci95 / estimate.mean.max(1e-9);
         let verdict = if let Some(violation) = &trial.violation {
             Verdict::NotShown(format!("a promise was broken: {violation}"))
         } else if bound < 1.0 {
@@ -44,17 +75,10 @@ impl Search<'_> {
         } else if let Some(reason) = trial.span.and_then(|span| span.reason(rate)) {
             Verdict::NotShown(reason)
         } else if estimate.converged {
+            let error = error_percent(&estimate);
             Verdict::NotShown(format!("within +- {error:.1} % of the rate"))
         } else {
-            let events = trial.events;
-            let trend = if estimate.is_flat {
-                ""
-            } else {
-                ", with a trend"
-            };
-            Verdict::NotShown(format!(
-                "not converged in {events} events (+- {error:.1} %{trend})"
-            ))
+            Verdict::NotShown(not_converged_words(&estimate, trial.events))
         };
         // Where the run leaves it open, what it cannot be is left.
         let is_known = trial
@@ -65,8 +89,7 @@ impl Search<'_> {
             false => (trial.bottleneck, trial.next_bottleneck),
         };
         // What a short run builds above the bound is chance.
-        let is_capacity = estimate.converged && trial.is_whole();
-        let capacity = is_capacity.then(|| estimate.mean.min(bound * rate));
+        let capacity = capacity(trial).at_most(bound * rate);
         let margin = |hz: f64| (hz / rate).min(bound) - 1.0;
         PlanOption {
             margin_bounds: trial.bounds().map(|hz| hz.map(margin)),
@@ -109,18 +132,16 @@ impl Search<'_> {
             }
             None => Verdict::Fails,
         };
-        let is_capacity = even.rate.converged && even.is_whole();
-        let capacity = option.capacity_hz.filter(|_| is_capacity);
+        let before = Capacity {
+            hz: option.capacity_hz,
+            reason: option.capacity_reason,
+        };
+        let capacity = before.and(capacity(&even));
         let margin = |hz: f64| hz.min(rate) / rate - 1.0;
         PlanOption {
             margin_bounds: even.bounds().map(|hz| hz.map(margin)),
             next_bottleneck: even.next_bottleneck,
-            ..self.answer(
-                &even,
-                capacity.map(|hz| hz.min(even.rate.mean)),
-                verdict,
-                even.bottleneck,
-            )
+            ..self.answer(&even, capacity, verdict, even.bottleneck)
         }
     }
 
@@ -130,7 +151,12 @@ impl Search<'_> {
         let trial = Trial::none(setting);
         PlanOption {
             margin_bounds: Some([-1.0, bound - 1.0]),
-            ..self.answer(&trial, None, Verdict::Fails, what)
+            ..self.answer(
+                &trial,
+                Capacity::none("not run: the rate alone is too much"),
+                Verdict::Fails,
+                what,
+            )
         }
     }
 
@@ -151,19 +177,26 @@ impl Search<'_> {
                 0 if last.incomplete > 0 => Verdict::NotShown(incomplete_words(last.incomplete)),
                 _ => Verdict::Fails,
             };
-            return self.answer(&last, None, verdict, bottleneck);
+            let none = Capacity::none("none of the rates tried is carried without a loss");
+            return self.answer(&last, none, verdict, bottleneck);
         };
+        let found = capacity(&last);
         let verdict = match &last.violation {
             Some(violation) => Verdict::NotShown(format!("a promise was broken: {violation}")),
-            None if !last.rate.converged => {
+            None if found.hz.is_none() => {
                 let events = last.events;
                 Verdict::NotShown(format!("no loss, but not converged in {events} events"))
             }
             None if share >= 1.0 => Verdict::Holds,
             None => split.unwrap_or(Verdict::Fails),
         };
-        let capacity = share * self.request.rate_hz;
-        let capacity = last.rate.converged.then_some(capacity);
+        let capacity = match found.hz {
+            Some(_) => Capacity {
+                hz: Some(share * self.request.rate_hz),
+                reason: None,
+            },
+            None => found,
+        };
         self.answer(&last, capacity, verdict, bottleneck)
     }
 
@@ -202,10 +235,11 @@ impl Search<'_> {
     fn answer(
         &self,
         trial: &Trial,
-        capacity_hz: Option<f64>,
+        capacity: Capacity,
         verdict: Verdict,
         bottleneck: Bottleneck,
     ) -> PlanOption {
+        let capacity_hz = capacity.hz;
         let rate = self.request.rate_hz;
         let shaping = self.sending.shaping(self.request.block_bytes);
         let (source, builder) = self.request.link_loads(shaping);
@@ -217,6 +251,7 @@ impl Search<'_> {
             requests_per_message: trial.setting.requests_per_message,
             interval: trial.setting.interval,
             capacity_hz,
+            capacity_reason: capacity.reason,
             efficiency: capacity_hz.map(|hz| source.max(builder) * hz / rate),
             margin: capacity_hz.map(|hz| hz / rate - 1.0),
             margin_bounds: None,
@@ -234,10 +269,49 @@ impl Search<'_> {
     }
 }
 
+/// What a run with triggers that are always there says of the capacity. Of several starts that are each steady
+/// all are known, and the slowest builds what any of them does, also where so few of them say little
+/// of others.
+fn capacity(trial: &Trial) -> Capacity {
+    let Trial { rate, events, .. } = *trial;
+    if trial.incomplete > 0 {
+        return Capacity::none(incomplete_words(trial.incomplete));
+    }
+    if trial.lost > 0 {
+        return Capacity::none(format!("{} packets were lost", trial.lost));
+    }
+    if rate.converged {
+        return Capacity {
+            hz: Some(rate.mean),
+            reason: None,
+        };
+    }
+    match trial.span {
+        Some(span) if span.unsteady[0] == 0 => Capacity {
+            hz: Some(span.ends_hz[0]),
+            reason: Some(span.slowest_words()),
+        },
+        Some(span) => Capacity::none(span.unsteady_words(events)),
+        None => Capacity::none(not_converged_words(&rate, events)),
+    }
+}
+
 /// Triggers that come so often, all at one distance.
 fn evenly(rate_hz: f64) -> Arrival {
     let interval = DurationPs((1e12 / rate_hz).round().max(1.0) as u64);
     Arrival::Fixed { interval }
+}
+
+/// Half width of the interval, per cent of the rate.
+fn error_percent(rate: &Estimate) -> f64 {
+    100.0 * rate.ci95 / rate.mean.max(1e-9)
+}
+
+/// Why a run is no steady state.
+fn not_converged_words(rate: &Estimate, events: u64) -> String {
+    let error = error_percent(rate);
+    let trend = if rate.is_flat { "" } else { ", with a trend" };
+    format!("not converged in {events} events (+- {error:.1} %{trend})")
 }
 
 /// Why a run whose events were not whole shows nothing, although nothing was lost.

@@ -82,10 +82,12 @@ pub struct PlanOption {
     pub requests_per_message: u32,
     /// Builder units look for work this often; 0 for at once.
     pub interval: DurationPs,
-    /// Rate of events that it builds when there are always triggers, hertz; `None` if that is no
-    /// steady-state number of all starts together. Where packets are lost then, the highest rate tried
-    /// without a loss.
+    /// Rate of events that it builds when there are always triggers, hertz: that of all starts together
+    /// where this is a steady-state number, or else that of the slowest start where each is steady.
+    /// Where packets are lost then, the highest rate tried without a loss.
     pub capacity_hz: Option<f64>,
+    /// Why there is no capacity, or whose it is; `None` for that of all starts together.
+    pub capacity_reason: Option<String>,
     /// Share of the busier link that the capacity takes; `None` without a capacity.
     pub efficiency: Option<f64>,
     /// Capacity over the rate asked for, minus 1; `None` without a capacity.

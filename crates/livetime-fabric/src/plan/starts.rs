@@ -28,6 +28,10 @@ pub(super) struct Span {
     pub(super) range_hz: [f64; 2],
     /// Whether two of them have ranges apart.
     pub(super) is_apart: bool,
+    /// Starts that have not converged, and how many of these have a trend.
+    pub(super) unsteady: [u64; 2],
+    /// The rate of the slowest and of the fastest of them, hertz.
+    pub(super) ends_hz: [f64; 2],
 }
 
 impl Span {
@@ -41,6 +45,24 @@ impl Span {
                  it begins"
             )
         })
+    }
+
+    /// Whose capacity it is where each start is steady and all together are not.
+    pub(super) fn slowest_words(&self) -> String {
+        let [slowest, fastest] = self.ends_hz;
+        let apart = 100.0 * (fastest / slowest.max(1e-9) - 1.0);
+        let starts = self.starts;
+        format!("the slowest of {starts} starts, {apart:.1} % apart")
+    }
+
+    /// Why there is no capacity where not each start is steady, in so many events.
+    pub(super) fn unsteady_words(&self, events: u64) -> String {
+        let (starts, [unsteady, leaning]) = (self.starts, self.unsteady);
+        let trend = match leaning {
+            0 => String::new(),
+            leaning => format!(", {leaning} with a trend"),
+        };
+        format!("{unsteady} of {starts} starts not converged in {events} events{trend}")
     }
 }
 
@@ -102,6 +124,8 @@ impl Trial {
             ranges.iter().map(of).reduce(pick).unwrap_or_default()
         };
         let estimates: Vec<Estimate> = all().map(|trial| trial.rate).collect();
+        let count = |is: fn(&&Estimate) -> bool| estimates.iter().filter(is).count() as u64;
+        let means = || estimates.iter().map(|rate| rate.mean);
         let slowest = all().min_by(|a, b| a.rate.mean.total_cmp(&b.rate.mean));
         let slowest = slowest.unwrap_or(&first);
         Self {
@@ -123,6 +147,14 @@ impl Trial {
                 ],
                 // The lowest end of a range is below the highest beginning of one.
                 is_apart: by(f64::min, |range| range[1]) < by(f64::max, |range| range[0]),
+                unsteady: [
+                    count(|rate| !rate.converged),
+                    count(|rate| !rate.converged && !rate.is_flat),
+                ],
+                ends_hz: [
+                    means().reduce(f64::min).unwrap_or_default(),
+                    means().reduce(f64::max).unwrap_or_default(),
+                ],
             }),
             ..first.clone()
         }
@@ -158,6 +190,36 @@ mod tests {
         trial
     }
 
+    /// Where a start is not steady there is no capacity, however clear the verdict, and it is said why.
+    #[test]
+    fn what_a_start_leaves_open_is_named_as_the_reason_for_no_capacity() {
+        let asked = request();
+        let candidate = candidates(&asked).remove(0);
+        let topology = candidate.choice.build().unwrap();
+        let search = Search::new(&asked, &candidate, topology, &|_| {});
+        // So far apart that together they are no steady state.
+        let mut others = [start(1.6), start(1.5)];
+        let joined = |others: &[Trial]| search.judge(&Trial::joined(start(1.5), others));
+        assert!(joined(&others).capacity_hz.is_some());
+        others[0].rate.converged = false;
+        others[0].is_filled = true;
+        let open = joined(&others);
+        assert!(open.holds() && open.capacity_hz.is_none(), "{open:?}");
+        assert!(open.margin_bounds.is_some(), "{open:?}");
+        let reason = open.capacity_reason.unwrap();
+        assert_eq!(reason, "1 of 3 starts not converged in 0 events");
+        others[0].rate.is_flat = false;
+        let reason = joined(&others).capacity_reason.unwrap();
+        assert!(reason.ends_with("events, 1 with a trend"), "{reason}");
+        let mut alone = start(1.5);
+        alone.rate.converged = false;
+        let reason = search.judge(&alone).capacity_reason.unwrap();
+        assert!(
+            reason.starts_with("not converged in 0 events (+- 0."),
+            "{reason}"
+        );
+    }
+
     #[test]
     fn a_verdict_is_that_of_all_starts() {
         let asked = request();
@@ -171,16 +233,26 @@ mod tests {
         };
         let holds = judged(&[1.10, 1.101, 1.099]);
         assert!(holds.holds() && holds.capacity_hz.is_some(), "{holds:?}");
-        // All above the rate, and further apart than a steady-state number may be.
-        let holds = judged(&[1.05, 1.2, 1.05]);
+        assert_eq!(holds.capacity_reason, None);
+        // All above the rate, and further apart than a steady-state number may be: what each builds is
+        // known, and the slowest says it.
+        let holds = judged(&[1.05, 1.2, 1.06]);
         assert!(holds.holds() && holds.starts == 3, "{holds:?}");
-        assert_eq!((holds.capacity_hz, holds.margin), (None, None));
+        assert!(!holds.event_rate.converged, "{holds:?}");
+        let margin = holds.margin.unwrap();
+        assert!((margin - 0.05).abs() < 1e-3, "{holds:?}");
+        assert_eq!(
+            holds.capacity_reason.as_deref(),
+            Some("the slowest of 3 starts, 14.3 % apart")
+        );
         let [least, most] = holds.margin_bounds.unwrap();
         assert!(
             (0.03..0.05).contains(&least) && (0.2..0.22).contains(&most),
             "{holds:?}"
         );
         assert_eq!(judged(&[0.8, 0.95, 0.9]).verdict, Verdict::Fails);
+        let open = judged(&[1.1, 0.95, 1.1]);
+        assert!(open.margin.unwrap() < -0.04, "{open:?}");
         for shares in [[0.95, 1.1, 1.1], [1.1, 1.1, 0.95]] {
             let open = judged(&shares);
             let Verdict::NotShown(reason) = &open.verdict else {

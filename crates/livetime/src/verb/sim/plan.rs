@@ -425,6 +425,7 @@ fn option_json(option: &PlanOption) -> Value {
         "requests_per_message": option.requests_per_message,
         "interval_ns": option.interval.0 as f64 / 1e3,
         "capacity_hz": option.capacity_hz,
+        "capacity_reason": option.capacity_reason,
         "margin": option.margin,
         "margin_at_least": option.margin_bounds.map(|[least, _]| least),
         "margin_at_most": option.margin_bounds.map(|[_, most]| most),
@@ -605,6 +606,8 @@ fn row(option: &PlanOption) -> [String; 11] {
         (word, Some(reason)) => format!("{word}: {reason}"),
     };
     let dash = || "-".to_owned();
+    let capacity = option.capacity_hz;
+    let capacity = capacity.map_or_else(dash, |hz| rate_words(hz, RATE_DIGITS));
     [
         option.network.clone(),
         option.elements.to_string(),
@@ -616,9 +619,10 @@ fn row(option: &PlanOption) -> [String; 11] {
             DurationPs::ZERO => "at once".to_owned(),
             interval => rounded(interval).to_string(),
         },
-        option
-            .capacity_hz
-            .map_or_else(dash, |hz| rate_words(hz, RATE_DIGITS)),
+        match &option.capacity_reason {
+            Some(reason) => format!("{capacity}: {reason}"),
+            None => capacity,
+        },
         margin_words(option).unwrap_or_else(dash),
         verdict,
         format!("{}{next}{lost}", option.bottleneck.name()),

@@ -100,6 +100,7 @@ mod tests {
             requests_per_message: 8,
             interval: DurationPs::ZERO,
             capacity_hz: Some(1.2e5),
+            capacity_reason: None,
             efficiency: None,
             margin: Some(0.2),
             margin_bounds: None,
