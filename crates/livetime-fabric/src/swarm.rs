@@ -52,6 +52,12 @@ pub type Broken = Option<livetime_builder::mutant::Mutant>;
 /// What is broken on purpose; nothing without the feature `mutants`.
 #[cfg(not(feature = "mutants"))]
 pub type Broken = ();
+/// Nothing is broken.
+#[cfg(feature = "mutants")]
+pub const UNBROKEN: Broken = None;
+/// Nothing is broken.
+#[cfg(not(feature = "mutants"))]
+pub const UNBROKEN: Broken = ();
 
 /// What one seed did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,9 +118,9 @@ pub fn run_scenario(scenario: &SwarmScenario, broken: Broken) -> SwarmRun {
             (0, simulation.trace().hash(), Some(text))
         }
     };
-    let now = SimPs::ZERO;
-    let world = simulation.world_mut();
+    let (world, scheduler) = simulation.parts_mut();
     if let Some(text) = panicked {
+        let now = scheduler.now();
         world
             .check
             .report(now, format!("assertion of a unit: {text}"));
@@ -129,5 +135,25 @@ pub fn run_scenario(scenario: &SwarmScenario, broken: Broken) -> SwarmRun {
         kernel_events,
         trace_hash,
         violation: world.check.violation().cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A unit that is not there stands for any assertion.
+    #[test]
+    fn an_assertion_that_fails_is_a_violation_at_its_time() {
+        let mut scenario = SwarmScenario::from_seed(1);
+        let fault = SwarmFault::KillFilter {
+            filter: u16::MAX,
+            for_ms: 1,
+        };
+        scenario.faults = vec![TimedFault { at_ms: 30, fault }];
+        let run = run_scenario(&scenario, UNBROKEN);
+        let violation = run.violation.expect("there is no such filter unit");
+        assert!(violation.what.starts_with("assertion of a unit: "));
+        assert_eq!(violation.at, SimPs::ZERO + DurationPs::from_ms(30));
     }
 }

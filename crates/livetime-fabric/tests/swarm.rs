@@ -4,13 +4,8 @@
 use std::collections::BTreeMap;
 
 use livetime_fabric::swarm::{
-    Broken, SwarmRun, SwarmScenario, SwarmShaping, run_scenario, run_seed,
+    SwarmRun, SwarmScenario, SwarmShaping, UNBROKEN, run_scenario, run_seed,
 };
-
-#[cfg(feature = "mutants")]
-const UNBROKEN: Broken = None;
-#[cfg(not(feature = "mutants"))]
-const UNBROKEN: Broken = ();
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| {
