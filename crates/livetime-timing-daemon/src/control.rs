@@ -30,6 +30,7 @@ mod leases;
 mod schedules;
 mod shares;
 
+use shares::SinkOrigin;
 pub(crate) use shares::places_for;
 pub use shares::{CONDITIONS_PER_CLIENT, CONDITIONS_PER_USER, SINKS_PER_CLIENT, SINKS_PER_USER};
 
@@ -47,6 +48,12 @@ pub enum ControlError {
     /// The caller may not.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// The caller's connection has ended: nobody would clear away what it gets.
+    #[error("{client} has gone meanwhile")]
+    Gone {
+        /// Who.
+        client: ClientId,
+    },
     /// The user has no role at all.
     #[error("user {uid} has no role here; an admin can add a line to the access rules")]
     Nobody {
@@ -361,6 +368,11 @@ impl Control {
         state.clear_away(id)
     }
 
+    /// Whether a client was here and has gone.
+    pub fn has_gone(&self, id: ClientId) -> bool {
+        self.lock().has_gone(id)
+    }
+
     /// All clients.
     pub fn clients(&self) -> Vec<Client> {
         self.lock().clients.values().cloned().collect()
@@ -402,11 +414,12 @@ impl Control {
     /// Creates a sink for a client.
     ///
     /// # Errors
-    /// [`ControlError::Sink`] or [`ControlError::Core`].
+    /// [`ControlError::Gone`], [`ControlError::Sink`] or [`ControlError::Core`].
     pub fn create_sink(&self, caller: &Caller, spec: SinkSpec) -> Result<SinkId, ControlError> {
         let kind = spec.kind;
         let mut state = self.lock();
-        shares::check_sink(&state.registry, caller)?;
+        state.check_here(caller.client)?;
+        shares::check_sink(&state.registry, caller, SinkOrigin::Made)?;
         shares::check_sinks_of_user(&state.registry, caller, &state.of_same_user(caller))?;
         let sink = state.registry.create_sink(caller, spec)?;
         state.revision += 1;
@@ -452,11 +465,19 @@ impl Control {
     /// Takes or gives up a sink.
     ///
     /// # Errors
-    /// [`ControlError::Sink`].
+    /// [`ControlError::Gone`] or [`ControlError::Sink`].
     pub fn own_sink(&self, caller: &Caller, id: SinkId, own: bool) -> Result<(), ControlError> {
         let mut state = self.lock();
+        state.check_here(caller.client)?;
+        let owner = state
+            .registry
+            .sink(id)
+            .and_then(|sink| sink.ownership.owner);
         if !own {
             shares::check_disowned_sink(&state.registry, caller)?;
+        } else if owner != Some(caller.client) {
+            shares::check_sink(&state.registry, caller, SinkOrigin::Taken)?;
+            shares::check_sinks_of_user(&state.registry, caller, &state.of_same_user(caller))?;
         }
         state.revision += 1;
         Ok(match own {
@@ -487,9 +508,10 @@ impl Control {
     /// answer is an empty one.)
     ///
     /// # Errors
-    /// [`ControlError::Transaction`] or [`ControlError::Core`].
+    /// [`ControlError::Gone`], [`ControlError::Transaction`] or [`ControlError::Core`].
     pub fn apply(&self, caller: &Caller, changes: &[Change]) -> Result<Applied, ControlError> {
         let mut state = self.lock();
+        state.check_here(caller.client)?;
         shares::check_conditions(&state.registry, caller, changes)?;
         let of_user = state.of_same_user(caller);
         shares::check_conditions_of_user(&state.registry, caller, changes, &of_user)?;
@@ -522,6 +544,7 @@ impl Control {
         mode: DeliveryMode,
     ) -> Result<(u16, SubscriptionEnds), ControlError> {
         let mut state = self.lock();
+        state.check_here(caller.client)?;
         let found = state
             .registry
             .sink(sink)
@@ -844,6 +867,19 @@ impl Control {
 }
 
 impl State {
+    /// Numbers are given in their order, and each once.
+    fn has_gone(&self, id: ClientId) -> bool {
+        (1..self.next_client).contains(&id.0) && !self.clients.contains_key(&id)
+    }
+
+    /// A call may find that its client has gone while it waited for the lock.
+    fn check_here(&self, client: ClientId) -> Result<(), ControlError> {
+        match self.has_gone(client) {
+            true => Err(ControlError::Gone { client }),
+            false => Ok(()),
+        }
+    }
+
     /// All clients of the caller's user: those that are here, and those whose leases are kept.
     fn of_same_user(&self, caller: &Caller) -> BTreeSet<ClientId> {
         let Some(uid) = self.clients.get(&caller.client).map(|client| client.uid) else {

@@ -159,14 +159,17 @@ impl Daemon {
             None => None,
         };
         let server = Server::new(Arc::new(control), generators);
-        let ticker = start_ticker(&server, keeper).map_err(DaemonError::Thread)?;
-        let generator_thread = start_generators(&server).map_err(DaemonError::Thread)?;
+        // From here on it ends in order, whatever fails.
         let mut daemon = Self {
-            generator_thread: Some(generator_thread),
             server,
-            ticker: Some(ticker),
+            ticker: None,
+            generator_thread: None,
             _socket: None,
         };
+        let ticker = start_ticker(&daemon.server, keeper).map_err(DaemonError::Thread)?;
+        daemon.ticker = Some(ticker);
+        let generators = start_generators(&daemon.server).map_err(DaemonError::Thread)?;
+        daemon.generator_thread = Some(generators);
         for bus in &config.buses {
             join_bus(&daemon.server, bus)?;
         }
@@ -279,4 +282,36 @@ fn start_generators(server: &Arc<Server>) -> std::io::Result<JoinHandle<()>> {
             let generators = Arc::clone(&server.generators);
             generators.run(&stopping, |output| send_output(&server, output));
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_timing::{Caller, ClientId, Role};
+
+    use super::*;
+    use crate::bus::server::SIGNAL_RATE_NS_USUAL;
+
+    #[test]
+    fn a_sink_has_nothing_of_the_one_that_had_its_place() {
+        let mut config = DaemonConfig::for_user(0);
+        config.virtual_start = Some(TaiNs(1_000_000_000_000));
+        let daemon = Daemon::start(&config).unwrap();
+        let (server, control) = (&daemon.server, daemon.control());
+        let admin = Caller {
+            client: ClientId(0),
+            role: Role::Admin,
+        };
+        let make = |name| {
+            let spec = SinkSpec::new(SinkKind::Software, name);
+            control.create_sink(&admin, spec).unwrap()
+        };
+        let first = make("first");
+        control.destroy_sink(&admin, first).unwrap();
+        // Of a call that was under way when the sink went.
+        server.set_signal_rate(first, 1);
+        assert_eq!(make("second"), first);
+        assert_eq!(server.signal_rate(first), SIGNAL_RATE_NS_USUAL);
+        server.set_signal_rate(first, 1);
+        assert_eq!(server.signal_rate(first), 1);
+    }
 }

@@ -51,6 +51,13 @@ fn call<B: Serialize + DynamicType>(
 
 /// A peer that has said who it is and writes what it likes.
 fn raw_peer(folder: &Path) -> UnixStream {
+    let mut stream = slow_peer(folder);
+    stream.write_all(b"BEGIN\r\n").unwrap();
+    stream
+}
+
+/// A peer that has said who it is, and does not begin.
+fn slow_peer(folder: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(folder.join("t.sock")).unwrap();
     let digits = uid(folder).to_string();
     let hex: String = digits.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -62,12 +69,11 @@ fn raw_peer(folder: &Path) -> UnixStream {
         said.push(byte[0]);
     }
     assert!(said.starts_with(b"OK "), "{said:?}");
-    stream.write_all(b"BEGIN\r\n").unwrap();
     stream
 }
 
-/// Reads one message, or more exactly over it.
-fn read_message(stream: &mut UnixStream) {
+/// Reads one message, or more exactly over it; returns its type.
+fn read_message(stream: &mut UnixStream) -> u8 {
     let mut head = [0; 16];
     stream.read_exact(&mut head).unwrap();
     let length = |at: usize| {
@@ -76,6 +82,7 @@ fn read_message(stream: &mut UnixStream) {
     };
     let mut rest = vec![0; length(12).next_multiple_of(8) + length(4)];
     stream.read_exact(&mut rest).unwrap();
+    head[1]
 }
 
 /// Calls until nothing more is taken; returns how many calls went out whole.
@@ -155,6 +162,52 @@ fn the_end_does_not_wait_for_the_many_who_are_connected() {
     while !daemon.control().clients().is_empty() {
         std::thread::yield_now();
     }
+}
+
+/// A peer takes its time for the handshake, and the place of a sink is another one's by then.
+#[test]
+fn a_peer_that_begins_late_finds_the_objects_that_there_are() {
+    const ANSWER: u8 = 2;
+    const ERROR: u8 = 3;
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&config(folder.path())).unwrap();
+    let client = connect(folder.path());
+    let make = |name: &str| {
+        let member = "TimingReceiver.NewSoftwareActionSink";
+        call(&client, RECEIVER, member, &name).unwrap();
+        let control = daemon.control();
+        control.read(|registry| registry.sink_by_name(name).unwrap().id)
+    };
+    let gone = make("gone");
+    let mut late = slow_peer(folder.path());
+    call(&client, &format!("{RECEIVER}/gone"), "Owned.Destroy", &()).unwrap();
+    assert_eq!(make("there"), gone);
+    late.write_all(b"BEGIN\r\n").unwrap();
+    for (sink, expected) in [("gone", ERROR), ("there", ANSWER)] {
+        let call = Message::method_call(format!("{RECEIVER}/{sink}"), "ReadFill");
+        let call = call.interface("org.livetime.Timing1.ActionSink").build(&());
+        late.write_all(call.unwrap().data()).unwrap();
+        let answer = loop {
+            match read_message(&mut late) {
+                answer @ (ANSWER | ERROR) => break answer,
+                _signal => {}
+            }
+        };
+        assert_eq!(answer, expected, "{sink}");
+    }
+}
+
+#[test]
+fn nobody_listens_any_more_when_a_daemon_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&config(folder.path())).unwrap();
+    // The file of the socket goes, and this name of it stays.
+    let other = folder.path().join("other.sock");
+    std::fs::hard_link(folder.path().join("t.sock"), &other).unwrap();
+    drop(UnixStream::connect(&other).unwrap());
+    drop(daemon);
+    let error = UnixStream::connect(&other).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]

@@ -2,9 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
-use livetime_timing::{Caller, SinkKind, SinkSpec};
-use livetime_timing_daemon::control::{CLIENTS_MAX, SINKS_PER_CLIENT, SINKS_PER_USER};
-use livetime_timing_daemon::{AccessRules, Client, Control, ControlError, Daemon, DaemonConfig};
+use livetime_timing::{Caller, Change, ConditionSpec, IdFilter, SinkKind, SinkSpec};
+use livetime_timing_daemon::control::{
+    CLIENTS_MAX, DeliveryMode, SINKS_PER_CLIENT, SINKS_PER_USER,
+};
+use livetime_timing_daemon::{
+    AccessRules, Client, Control, ControlError, Daemon, DaemonConfig, SubscriptionConfig,
+};
 use livetime_wire::TaiNs;
 
 const ADMIN: u32 = 5;
@@ -86,6 +90,27 @@ fn who_takes_leases_over_owns_no_more_than_one_client_may() {
 }
 
 #[test]
+fn a_sink_that_was_nobodys_counts_for_who_takes_it() {
+    let daemon = daemon();
+    let control = daemon.control();
+    let client = arrive(control, OBSERVER).unwrap().caller();
+    make_sinks(control, &client);
+    let made = control.read(|registry| {
+        let sinks = registry.sinks();
+        let own = sinks.filter(|sink| sink.ownership.owner == Some(client.client));
+        own.map(|sink| sink.id).collect::<Vec<_>>()
+    });
+    for sink in &made {
+        control.own_sink(&client, *sink, false).unwrap();
+    }
+    make_sinks(control, &client);
+    let refused = control.own_sink(&client, made[0], true).unwrap_err();
+    assert_eq!(refused.to_string(), "all 64 sinks of the client are taken");
+    let other = arrive(control, OBSERVER).unwrap().caller();
+    control.own_sink(&other, made[0], true).unwrap();
+}
+
+#[test]
 fn the_last_places_for_clients_are_for_admins() {
     let daemon = daemon();
     let control = daemon.control();
@@ -100,4 +125,38 @@ fn the_last_places_for_clients_are_for_admins() {
     }
     let full = arrive(control, ADMIN).unwrap_err().to_string();
     assert_eq!(full, "all 1024 places for clients are taken");
+}
+
+/// As a call does that has waited for the lock while its client went.
+#[test]
+fn who_has_gone_meanwhile_gets_nothing_that_nobody_would_clear_away() {
+    let daemon = daemon();
+    let control = daemon.control();
+    let other = arrive(control, OBSERVER).unwrap().caller();
+    let open = SinkSpec::new(SinkKind::Software, "open");
+    let open = control.create_sink(&other, open).unwrap();
+    control.own_sink(&other, open, false).unwrap();
+    let client = arrive(control, OBSERVER).unwrap();
+    control.client_gone(client.id).unwrap();
+    let caller = client.caller();
+    let spec = SinkSpec::new(SinkKind::Software, "late");
+    let add = [Change::Add(ConditionSpec::new(open, IdFilter::ALL, 0))];
+    let config = SubscriptionConfig::default();
+    let refused = [
+        control.create_sink(&caller, spec).err(),
+        control.own_sink(&caller, open, true).err(),
+        control.apply(&caller, &add).err(),
+        control
+            .subscribe(&caller, open, &config, DeliveryMode::Ring)
+            .err(),
+        control.lease(&client, 60).err(),
+        control.resume(&client, "").err(),
+    ];
+    for refused in refused {
+        let said = refused.unwrap().to_string();
+        assert_eq!(said, format!("{} has gone meanwhile", client.id));
+    }
+    assert_eq!(control.read(|registry| registry.owned_by(client.id)), 0);
+    assert_eq!(software_sinks(control), 1);
+    assert!(control.subscriptions().is_empty());
 }

@@ -41,7 +41,13 @@ impl GeneratorObject {
         drive: impl FnOnce(&Generators, &livetime_timing::Caller) -> Result<R, GeneratorsError>,
     ) -> fdo::Result<R> {
         let client = self.server.caller(connection, header).await?;
-        drive(&self.server.generators, &client.caller()).map_err(|error| match error {
+        let generators = &self.server.generators;
+        let driven = drive(generators, &client.caller());
+        // One that has gone meanwhile is not to have them for good.
+        if self.server.control.has_gone(client.id) {
+            generators.client_gone(client.id);
+        }
+        driven.map_err(|error| match error {
             GeneratorsError::Access(error) => to_error(ControlError::Access(error)),
             error => invalid(error.to_string()),
         })

@@ -10,6 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use zbus::connection::Builder;
@@ -91,12 +92,14 @@ pub enum ListenError {
     Thread(io::Error),
 }
 
-/// A socket that is listened on; its file is removed at the end.
+/// A socket that is listened on; its file is removed at the end, and nobody listens any more.
 #[derive(Debug)]
 pub struct PeerSocket {
     path: PathBuf,
     /// Device and number of the file that was made.
     made: (u64, u64),
+    listener: UnixListener,
+    accepting: Option<JoinHandle<()>>,
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
@@ -111,6 +114,10 @@ impl Drop for PeerSocket {
             // Nothing is lost when it stays: the next daemon takes it over.
             let _ = std::fs::remove_file(&self.path);
         }
+        // Ends the wait for the next peer; a socket that cannot is closed already.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        // A panic was reported by the program's hook.
+        let _ = self.accepting.take().map(JoinHandle::join);
     }
 }
 
@@ -129,16 +136,19 @@ pub fn listen(server: &Arc<Server>, path: &Path) -> Result<PeerSocket, ListenErr
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     std::fs::set_permissions(path, everybody).map_err(failed)?;
     let made = identity(path).map_err(failed)?;
-    let server = Arc::clone(server);
-    let readiness = Readiness::start().map_err(ListenError::Thread)?;
-    std::thread::Builder::new()
-        .name("timing-listener".to_owned())
-        .spawn(move || accept(&server, &listener, &readiness))
-        .map_err(ListenError::Thread)?;
-    Ok(PeerSocket {
+    let mut socket = PeerSocket {
         path: path.to_owned(),
         made,
-    })
+        listener: listener.try_clone().map_err(failed)?,
+        accepting: None,
+    };
+    let server = Arc::clone(server);
+    let readiness = Readiness::start().map_err(ListenError::Thread)?;
+    let accepting = std::thread::Builder::new()
+        .name("timing-listener".to_owned())
+        .spawn(move || accept(&server, &listener, &readiness));
+    socket.accepting = Some(accepting.map_err(ListenError::Thread)?);
+    Ok(socket)
 }
 
 /// Removes the socket that a dead daemon left, and nothing else.
@@ -177,10 +187,15 @@ pub(crate) fn clear_place(path: &Path) -> Result<(), ListenError> {
 fn accept(server: &Arc<Server>, listener: &UnixListener, readiness: &Arc<Readiness>) {
     let peers = Arc::new(AtomicUsize::new(0));
     while !server.is_quitting() {
-        let Ok((stream, _)) = listener.accept() else {
-            // No descriptors left: those that wait do so until a peer has gone.
-            std::thread::sleep(Duration::from_millis(10));
-            continue;
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            // It was shut down: the daemon has ended.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+            Err(_) => {
+                // No descriptors left: those that wait do so until a peer has gone.
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            }
         };
         let before = peers.fetch_add(1, Ordering::SeqCst);
         if before >= PEERS_MAX {
@@ -249,8 +264,9 @@ async fn serve_client(
     let served = async {
         let builder = Builder::socket(stream).server(guid).p2p();
         let mut builder = server.serve_base(builder);
-        for object in server.objects() {
-            builder = server.serve_early(builder, &object);
+        let early = server.objects();
+        for object in &early {
+            builder = server.serve_early(builder, object);
         }
         let handshake = server
             .handshakes
@@ -260,8 +276,7 @@ async fn serve_client(
         };
         let connection = done?;
         let _ = link.connection.set(connection.clone());
-        // Those that came during the handshake.
-        server.add_objects(&connection).await?;
+        server.update_objects(&connection, &early).await?;
         link.mailbox.send_until_closed(&connection).await;
         Ok::<(), zbus::Error>(())
     }
@@ -297,8 +312,9 @@ pub fn join_bus(server: &Arc<Server>, choice: &BusChoice) -> Result<(), ListenEr
         BusChoice::Address(address) => Builder::address(address.as_str()),
     };
     let mut builder = server.serve_base(builder);
-    for object in server.objects() {
-        builder = server.serve_early(builder, &object);
+    let early = server.objects();
+    for object in &early {
+        builder = server.serve_early(builder, object);
     }
     let connection = block_on(builder.build())?;
     // Before anybody can call: a caller that leaves at once is noticed as well.
@@ -309,6 +325,8 @@ pub fn join_bus(server: &Arc<Server>, choice: &BusChoice) -> Result<(), ListenEr
     let _ = link.connection.set(connection.clone());
     let key = format!("bus {choice:?}");
     server.add_link(key.clone(), Arc::clone(&link));
+    let updated = block_on(server.update_objects(&connection, &early));
+    updated.map_err(zbus::Error::from)?;
     let (watching, bus) = (Arc::clone(server), connection.clone());
     std::thread::Builder::new()
         .name("timing-bus-names".to_owned())

@@ -89,6 +89,7 @@ pub(crate) fn to_error(error: impl Into<ControlError>) -> fdo::Error {
     let text = error.to_string();
     match error {
         ControlError::Access(_)
+        | ControlError::Gone { .. }
         | ControlError::Nobody { .. }
         | ControlError::Sink(SinkError::Access(_) | SinkError::ForeignCondition { .. })
         | ControlError::Transaction(TransactionError::Access { .. }) => {

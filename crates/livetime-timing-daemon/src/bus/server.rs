@@ -51,7 +51,6 @@ pub struct Link {
 
 #[derive(Debug, Clone)]
 struct SinkTick {
-    name: String,
     rate_ns: u64,
     counters: SinkCounters,
     sent: Option<Instant>,
@@ -85,6 +84,27 @@ pub struct Server {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes an object away from a connection.
+async fn end_serving(server: &ObjectServer, object: &Object) {
+    let path = object.path();
+    let path = path.as_str();
+    // What is not there any more is as well gone.
+    match object {
+        Object::Sink(..) => {
+            let _ = server.remove::<OwnedSinkObject, _>(path).await;
+            let _ = server.remove::<ActionSinkObject, _>(path).await;
+            let _ = server.remove::<SoftwareActionSinkObject, _>(path).await;
+            let _ = server.remove::<OutputActionSinkObject, _>(path).await;
+        }
+        Object::Condition(..) => {
+            let _ = server.remove::<OwnedConditionObject, _>(path).await;
+            let _ = server.remove::<ConditionObject, _>(path).await;
+            let _ = server.remove::<SoftwareConditionObject, _>(path).await;
+            let _ = server.remove::<OutputConditionObject, _>(path).await;
+        }
+    }
 }
 
 fn bus_client_key(bus: &Connection, name: &str) -> (String, String) {
@@ -255,10 +275,12 @@ impl Server {
 
     /// A client is gone: its objects go with it, unless it has a lease.
     pub async fn client_gone(self: &Arc<Self>, client: &Client) {
-        self.generators.client_gone(client.id);
         let served = self.served();
+        let departed = self.control.client_gone(client.id);
+        // After control, which whoever drives them asks afterwards whether it is still there.
+        self.generators.client_gone(client.id);
         // Without an answer of the core the daemon is ending.
-        if let Ok(departed) = self.control.client_gone(client.id) {
+        if let Ok(departed) = departed {
             self.remove_departed(&served, departed).await;
         }
     }
@@ -357,18 +379,45 @@ impl Server {
         for connection in self.open_links() {
             self.serve(connection.object_server(), &object).await?;
         }
+        // It may have gone meanwhile, with its client or by an admin.
+        if !self.is_there(&object) {
+            self.remove_object(object).await;
+        }
         Ok(())
     }
 
-    /// Serves all objects on a new connection.
+    /// Serves the objects of now on a new connection, which serves those that there were when it began
+    /// to be made: some have come since, and some have gone.
     ///
     /// # Errors
     /// What the object server says.
-    pub async fn add_objects(self: &Arc<Self>, connection: &Connection) -> fdo::Result<()> {
+    pub async fn update_objects(
+        self: &Arc<Self>,
+        connection: &Connection,
+        before: &[Object],
+    ) -> fdo::Result<()> {
+        let server = connection.object_server();
+        for object in before.iter().filter(|object| !self.is_there(object)) {
+            end_serving(server, object).await;
+        }
         for object in self.objects() {
-            self.serve(connection.object_server(), &object).await?;
+            self.serve(server, &object).await?;
+            if !self.is_there(&object) {
+                end_serving(server, &object).await;
+            }
         }
         Ok(())
+    }
+
+    /// Whether there still is an object: its place may be another one's now.
+    fn is_there(&self, object: &Object) -> bool {
+        match object {
+            Object::Sink(id, name) => {
+                let sink = self.control.sink(*id);
+                sink.is_ok_and(|sink| sink.spec.name == *name)
+            }
+            Object::Condition(id, _) => self.control.condition(*id).is_ok(),
+        }
     }
 
     /// Serves an object on a connection that is being made.
@@ -457,22 +506,7 @@ impl Server {
         }
         self.broadcast(path, "Owned", "Destroyed", &());
         for connection in self.open_links() {
-            let server = connection.object_server();
-            // What is not there any more is as well gone.
-            match &object {
-                Object::Sink(..) => {
-                    let _ = server.remove::<OwnedSinkObject, _>(path).await;
-                    let _ = server.remove::<ActionSinkObject, _>(path).await;
-                    let _ = server.remove::<SoftwareActionSinkObject, _>(path).await;
-                    let _ = server.remove::<OutputActionSinkObject, _>(path).await;
-                }
-                Object::Condition(..) => {
-                    let _ = server.remove::<OwnedConditionObject, _>(path).await;
-                    let _ = server.remove::<ConditionObject, _>(path).await;
-                    let _ = server.remove::<SoftwareConditionObject, _>(path).await;
-                    let _ = server.remove::<OutputConditionObject, _>(path).await;
-                }
-            }
+            end_serving(connection.object_server(), &object).await;
         }
     }
 
@@ -515,10 +549,11 @@ impl Server {
 
     /// Sets the shortest time between two signals about a sink.
     pub fn set_signal_rate(&self, sink: SinkId, rate_ns: u64) {
-        let name = self.sink_names().remove(&sink).unwrap_or_default();
         let mut ticks = locked(&self.ticks);
-        let tick = ticks.entry(sink).or_insert_with(|| SinkTick::new(name));
-        tick.rate_ns = rate_ns;
+        // With the lock: who destroys the sink takes its entry away after it.
+        if self.control.sink(sink).is_ok() {
+            ticks.entry(sink).or_default().rate_ns = rate_ns;
+        }
     }
 
     /// One look at the counters: signals for sinks whose counters have changed.
@@ -539,20 +574,18 @@ impl Server {
                 let Some(name) = names.get(sink) else {
                     continue;
                 };
-                let tick = ticks
-                    .entry(*sink)
-                    .or_insert_with(|| SinkTick::new(name.clone()));
+                let tick = ticks.entry(*sink).or_default();
                 let rate = Duration::from_nanos(tick.rate_ns);
                 if tick.counters == *counters || tick.sent.is_some_and(|at| at.elapsed() < rate) {
                     continue;
                 }
                 tick.counters = *counters;
                 tick.sent = Some(Instant::now());
-                due.push((tick.name.clone(), *counters));
+                due.push((name, *counters));
             }
         }
         for (name, counters) in due {
-            self.send_counters(&name, &counters);
+            self.send_counters(name, &counters);
         }
     }
 
@@ -620,10 +653,9 @@ impl Server {
     }
 }
 
-impl SinkTick {
-    fn new(name: String) -> Self {
+impl Default for SinkTick {
+    fn default() -> Self {
         Self {
-            name,
             rate_ns: SIGNAL_RATE_NS_USUAL,
             counters: SinkCounters::default(),
             sent: None,

@@ -10,9 +10,10 @@ impl Control {
     /// the token with which another connection of the same user gets it.
     ///
     /// # Errors
-    /// [`ControlError::LeaseTime`], or [`ControlError::LeaseToken`].
+    /// [`ControlError::Gone`], [`ControlError::LeaseTime`], or [`ControlError::LeaseToken`].
     pub fn lease(&self, client: &Client, seconds: u32) -> Result<String, ControlError> {
         let mut state = self.lock();
+        state.check_here(client.id)?;
         if seconds == 0 {
             state.leases.give_back(client.id);
             return Ok(String::new());
@@ -29,10 +30,11 @@ impl Control {
     /// returns how many objects.
     ///
     /// # Errors
-    /// [`ControlError::NoLease`], [`ControlError::LeaseHeld`], or [`ControlError::Full`] where the
-    /// client would own more than one may.
+    /// [`ControlError::Gone`], [`ControlError::NoLease`], [`ControlError::LeaseHeld`], or
+    /// [`ControlError::Full`] where the client would own more than one may.
     pub fn resume(&self, client: &Client, token: &str) -> Result<u32, ControlError> {
         let mut state = self.lock();
+        state.check_here(client.id)?;
         let not_resumed = |error| match error {
             NotResumed::Unknown => ControlError::NoLease { uid: client.uid },
             NotResumed::Held(holder) => ControlError::LeaseHeld { holder },

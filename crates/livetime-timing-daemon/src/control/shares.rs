@@ -26,19 +26,32 @@ const PLACES_PER_KEPT_ONE: usize = 16;
 /// The daemon itself, which restores what was kept.
 const DAEMON: ClientId = ClientId(0);
 
+/// How a client comes to a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SinkOrigin {
+    Made,
+    /// It was there, and nobody's.
+    Taken,
+}
+
 /// Whether a client may have one more sink.
-pub(super) fn check_sink(registry: &Registry, caller: &Caller) -> Result<(), ControlError> {
+pub(super) fn check_sink(
+    registry: &Registry,
+    caller: &Caller,
+    origin: SinkOrigin,
+) -> Result<(), ControlError> {
     let own = || registry.sinks().map(|sink| &sink.ownership);
     let taken = [
         own().count(),
         own().filter(|its| is_of(its, caller)).count(),
     ];
+    let more = [usize::from(origin == SinkOrigin::Made), 1];
     let places = registry.config().sinks_max;
     let whats = ["sinks of the client", "sinks for others than admins"];
-    check(caller, taken, 1, SINKS_PER_CLIENT, places, whats)
+    check(caller, taken, more, SINKS_PER_CLIENT, places, whats)
 }
 
-/// Whether a client may have the conditions that these changes add, and give up those they do.
+/// Whether a client may have the conditions that these changes add or take, and give up those they do.
 pub(super) fn check_conditions(
     registry: &Registry,
     caller: &Caller,
@@ -54,8 +67,11 @@ pub(super) fn check_conditions(
         let what = "conditions that nobody owns";
         check_bound(caller, given_up, CONDITIONS_PER_CLIENT, what)?;
     }
-    let more = conditions_more(changes);
-    if more == 0 {
+    let more = [
+        conditions_more(changes),
+        own_conditions_more(registry, caller, changes),
+    ];
+    if more == [0; 2] {
         return Ok(());
     }
     let (mut all, mut own) = (0, 0);
@@ -89,14 +105,14 @@ pub(super) fn check_sinks_of_user(
     check_bound(caller, count, SINKS_PER_USER, "sinks of the user")
 }
 
-/// Whether the clients of a user may have the conditions that these changes add.
+/// Whether the clients of a user may have the conditions that these changes add or take.
 pub(super) fn check_conditions_of_user(
     registry: &Registry,
     caller: &Caller,
     changes: &[Change],
     of_user: &BTreeSet<ClientId>,
 ) -> Result<(), ControlError> {
-    let more = conditions_more(changes);
+    let more = own_conditions_more(registry, caller, changes);
     if more == 0 {
         return Ok(());
     }
@@ -110,6 +126,24 @@ fn conditions_more(changes: &[Change]) -> usize {
     let count = |of: fn(&Change) -> bool| changes.iter().filter(|change| of(change)).count();
     let added = count(|change| matches!(change, Change::Add(_)));
     added.saturating_sub(count(|change| matches!(change, Change::Remove(_))))
+}
+
+/// Conditions that the caller owns after these changes more than before.
+fn own_conditions_more(registry: &Registry, caller: &Caller, changes: &[Change]) -> usize {
+    let is_own = |id| {
+        let condition = registry.condition(id);
+        condition.is_some_and(|condition| is_of(&condition.ownership, caller))
+    };
+    let more = changes.iter().filter(|change| match change {
+        Change::Add(_) => true,
+        Change::Own(id) => !is_own(*id),
+        _ => false,
+    });
+    let less = changes.iter().filter(|change| match change {
+        Change::Remove(id) | Change::Disown(id) => is_own(*id),
+        _ => false,
+    });
+    more.count().saturating_sub(less.count())
 }
 
 fn count_of<'a>(all: impl Iterator<Item = &'a Ownership>, clients: &BTreeSet<ClientId>) -> usize {
@@ -204,23 +238,23 @@ fn is_of(ownership: &Ownership, caller: &Caller) -> bool {
     ownership.owner == Some(caller.client)
 }
 
-/// Whether there is room for `more` where so many are taken, of all and by the client.
+/// Whether there is room for more where so many are taken, both of all and by the client.
 fn check(
     caller: &Caller,
     [all, own]: [usize; 2],
-    more: usize,
+    [all_more, own_more]: [usize; 2],
     per_client: usize,
     places: usize,
     [of_client, of_others]: [&'static str; 2],
 ) -> Result<(), ControlError> {
-    if caller.client != DAEMON && own + more > per_client {
+    if caller.client != DAEMON && own_more > 0 && own + own_more > per_client {
         return Err(ControlError::Full {
             what: of_client,
             max: per_client,
         });
     }
     let for_others = places_for(Role::Observe, places);
-    if caller.role != Role::Admin && all + more > for_others {
+    if caller.role != Role::Admin && all_more > 0 && all + all_more > for_others {
         return Err(ControlError::Full {
             what: of_others,
             max: for_others,
@@ -248,17 +282,21 @@ mod tests {
         checked.err().map(|error| error.to_string())
     }
 
+    fn check_made(registry: &Registry, client: Caller) -> Result<(), ControlError> {
+        check_sink(registry, &client, SinkOrigin::Made)
+    }
+
     #[test]
     fn one_client_has_its_share_and_many_leave_some_for_admins() {
         let mut registry = Registry::new(RegistryConfig::default()).unwrap();
         let mut refused = Vec::new();
         for n in 0.. {
             let client = caller(1 + n / 64, Role::Observe);
-            if let Some(why) = refusal(check_sink(&registry, &client)) {
+            if let Some(why) = refusal(check_made(&registry, client)) {
                 refused.push((n, why));
                 break;
             }
-            let again = refusal(check_sink(&registry, &caller(n / 64, Role::Operate)));
+            let again = refusal(check_made(&registry, caller(n / 64, Role::Operate)));
             if n >= 64 {
                 assert_eq!(
                     again.unwrap(),
@@ -272,10 +310,10 @@ mod tests {
         let why = "all 960 sinks for others than admins are taken".to_owned();
         assert_eq!(refused, [(960, why)]);
         assert_eq!(
-            refusal(check_sink(&registry, &caller(99, Role::Admin))),
+            refusal(check_made(&registry, caller(99, Role::Admin))),
             None
         );
-        let full = refusal(check_sink(&registry, &caller(1, Role::Admin)));
+        let full = refusal(check_made(&registry, caller(1, Role::Admin)));
         assert_eq!(full.unwrap(), "all 64 sinks of the client are taken");
     }
 
@@ -314,6 +352,36 @@ mod tests {
             "all 4096 conditions that nobody owns are taken"
         );
         assert_eq!(refusal(check_conditions(&registry, &admin, &disown)), None);
+    }
+
+    /// They count for who takes them, and only what goes of one's own makes room.
+    #[test]
+    fn conditions_that_were_nobodys_count_for_who_takes_them() {
+        let mut registry = Registry::new(RegistryConfig::default()).unwrap();
+        let (giver, one) = (caller(1, Role::Observe), caller(2, Role::Observe));
+        let spec = SinkSpec::new(SinkKind::Software, "s");
+        let sink = registry.create_sink(&giver, spec).unwrap();
+        registry.disown_sink(&giver, sink).unwrap();
+        let add = |n| {
+            let filter = IdFilter::leading(EventId(n), 64).unwrap();
+            Change::Add(ConditionSpec::new(sink, filter, 0))
+        };
+        let given = registry.apply(&giver, &[add(1), add(2)]).unwrap().added;
+        let disown: Vec<Change> = given.iter().copied().map(Change::Disown).collect();
+        registry.apply(&giver, &disown).unwrap();
+        let changes: Vec<Change> = (10..4106).map(add).collect();
+        let own = registry.apply(&one, &changes).unwrap().added;
+        let check = |changes: &[Change]| refusal(check_conditions(&registry, &one, changes));
+        let full = Some("all 4096 conditions of the client are taken".to_owned());
+        assert_eq!(check(&[Change::Own(given[0])]), full);
+        assert_eq!(check(&[Change::Remove(given[0]), add(5)]), full);
+        let exchange = [Change::Disown(own[0]), Change::Own(given[0])];
+        assert_eq!(check(&exchange), None);
+        assert_eq!(check(&[Change::Remove(own[0]), add(5)]), None);
+        let of_user = BTreeSet::from([giver.client, one.client]);
+        let taken = [Change::Own(given[0])];
+        let fits = check_conditions_of_user(&registry, &one, &taken, &of_user);
+        assert_eq!(refusal(fits), None);
     }
 
     #[test]
