@@ -157,7 +157,8 @@ impl Listener {
     /// records and the gap that it still held, and at each further call; a refusal of the daemon; or
     /// [`ClientError::OtherProcess`] in a child made by `fork` that would wait on its copy.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<TimingRecord>, ClientError> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        // A wait beyond all time is one for ever.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let session = self.session.as_ref();
             // Asked where it would wait: the system is not called while there are records.
@@ -361,5 +362,26 @@ mod tests {
         mute.set_nonblocking(true).unwrap();
         assert!(mute.accept().is_err());
         drop((taken, mute));
+    }
+
+    #[test]
+    fn a_wait_beyond_all_time_is_one_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut listener = Listener {
+            address: Address::Socket(folder.path().join("none.sock")),
+            filters: vec![Filter::ALL],
+            options: SubscriptionOptions::default(),
+            session: None,
+            reconnection: None,
+            epoch: 0,
+            restarts: 0,
+            // So that it does not wait.
+            process: std::process::id() + 1,
+        };
+        let refused = listener.next(Some(Duration::MAX)).unwrap_err();
+        assert!(
+            matches!(refused, ClientError::OtherProcess { .. }),
+            "{refused:?}"
+        );
     }
 }

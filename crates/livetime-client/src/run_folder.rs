@@ -40,6 +40,11 @@ pub struct FolderError {
     pub error: OpenError,
 }
 
+/// A sum of counts, some of which are what a file says, whatever that is.
+fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// The innermost reason.
 fn reason(error: &OpenError) -> String {
     match error {
@@ -204,7 +209,7 @@ impl FolderFile {
     /// Events that were put into it; without an end-of-run record, as many as were read and are known to
     /// be missing.
     fn events(&self) -> u64 {
-        let known = || self.reader.events_found() + self.reader.events_missing();
+        let known = || sum([self.reader.events_found(), self.reader.events_missing()]);
         let end = self.reader.end();
         end.map_or_else(known, |end| {
             end.events_stored.saturating_add(end.events_missing)
@@ -467,7 +472,7 @@ impl RunFolder {
         let ends = self.files.iter().map(|file| file.reader.end());
         let of_files = ends.map(|end| end.map_or(Condition::INTERRUPTED, |end| end.condition));
         let condition = of_files.fold(Condition::GOOD, |all, of_file| all | of_file);
-        let elsewhere = self.events_between() + self.events_elsewhere();
+        let elsewhere = sum([self.events_between(), self.events_elsewhere()]);
         match self.has_all_files() && elsewhere == 0 {
             true => condition,
             false => condition | Condition::INCOMPLETE,
@@ -525,16 +530,16 @@ impl RunFolder {
 
     /// Events known to be missing, in files and between them; right once all events were read.
     pub fn events_missing(&self) -> u64 {
-        let in_files: u64 = self.files.iter().map(|f| f.reader.events_missing()).sum();
-        in_files + self.events_between() + self.events_elsewhere()
+        let in_files = sum(self.files.iter().map(|f| f.reader.events_missing()));
+        sum([in_files, self.events_between(), self.events_elsewhere()])
     }
 
     /// Events that the run has stored, in files of which those that are there tell nothing, as those
     /// of a stream.
     fn events_elsewhere(&self) -> u64 {
-        let here: u64 = self.files.iter().map(FolderFile::events).sum();
+        let here = sum(self.files.iter().map(FolderFile::events));
         self.events_told()
-            .saturating_sub(here + self.events_between())
+            .saturating_sub(sum([here, self.events_between()]))
     }
 
     /// Events in all files of the run, by its summary and by the counts in end-of-run records; 0 for
@@ -563,8 +568,8 @@ impl RunFolder {
             }
             let begin = file.begin().and_then(|begin| begin.file.as_ref());
             let before = begin.map_or(0, |part| part.events_before);
-            missing += before.saturating_sub(counted.1);
-            counted.1 = before.max(counted.1) + file.events();
+            missing = sum([missing, before.saturating_sub(counted.1)]);
+            counted.1 = sum([before.max(counted.1), file.events()]);
         }
         missing
     }
@@ -773,7 +778,7 @@ impl RunFolder {
         let mut events = 0;
         for file in &self.files {
             let end = file.reader.end()?;
-            events += end.events_stored;
+            events = sum([events, end.events_stored]);
             if end.continued && self.directory.is_some() {
                 continue;
             }
@@ -786,7 +791,7 @@ impl RunFolder {
             }
         }
         let mut joined = joined?;
-        joined.events_stored = events + self.events_between() + self.events_elsewhere();
+        joined.events_stored = sum([events, self.events_between(), self.events_elsewhere()]);
         Some(joined)
     }
 
@@ -795,6 +800,13 @@ impl RunFolder {
     /// # Errors
     /// Only errors of the input.
     pub fn inspect(&mut self) -> io::Result<Inspection> {
+        let found = self.inspect_all();
+        // Also after an error, behind which nobody knows how far the files were read.
+        self.rewind();
+        found
+    }
+
+    fn inspect_all(&mut self) -> io::Result<Inspection> {
         let missing = self.files_missing();
         let several = self.files.len() > 1;
         let mut files = self.files.iter_mut();
@@ -804,8 +816,8 @@ impl RunFolder {
         for file in files {
             join(&mut found, file.inspect(several, &mut seen)?);
         }
-        let elsewhere = self.events_between() + self.events_elsewhere();
-        found.events_missing += elsewhere;
+        let elsewhere = sum([self.events_between(), self.events_elsewhere()]);
+        found.events_missing = sum([found.events_missing, elsewhere]);
         if self.directory.is_some() {
             found.files = self.files.iter().map(|f| f.name.to_string()).collect();
             let names = missing.iter().filter_map(|path| path.file_name());
@@ -817,7 +829,6 @@ impl RunFolder {
             found.condition |= Condition::INCOMPLETE;
         }
         self.list_unreadable(&mut found);
-        self.rewind();
         Ok(found)
     }
 }
@@ -850,7 +861,7 @@ fn join(found: &mut Inspection, other: Inspection) {
     found.condition |= other.condition;
     found.events_incomplete += other.events_incomplete;
     found.events_flagged += other.events_flagged;
-    found.events_missing += other.events_missing;
+    found.events_missing = sum([found.events_missing, other.events_missing]);
     found.events_salvaged += other.events_salvaged;
     found.events_doubled += other.events_doubled;
     found.triggers_doubled.extend(other.triggers_doubled);

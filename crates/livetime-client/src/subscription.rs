@@ -172,7 +172,8 @@ impl Subscription {
         {
             return Ok(Some(record));
         }
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        // A wait beyond all time is one for ever.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         match self.wait {
             Wait::Spin => self.spin_for_next(deadline),
             Wait::Sleep => self.sleep_for_next(deadline),

@@ -849,3 +849,53 @@ fn a_run_of_which_a_summary_says_that_it_has_ended_has() {
     let run = RunFolder::open(path).unwrap();
     assert!(run.end().is_none() && run.has_ended());
 }
+
+#[test]
+fn counts_that_no_sum_can_hold_are_as_large_as_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for (name, stream) in [("events.mcap", None), ("events.z.mcap", Some("z"))] {
+        let file = stream.map(|stream| FilePart {
+            stream: stream.to_owned(),
+            ..FilePart::default()
+        });
+        let begin = RunBegin { file, ..begin() };
+        let output = File::create_new(path.join(name)).unwrap();
+        let mut writer = RunWriter::new(output, &begin, small_chunks(4096)).unwrap();
+        let end = RunEnd {
+            events_missing: u64::MAX,
+            ..RunEnd::new(RUN, Condition::GOOD, "test", 9)
+        };
+        writer.finish(&end).unwrap();
+    }
+    let mut run = RunFolder::open(path).unwrap();
+    assert_eq!(run.events_missing(), u64::MAX);
+    assert_eq!(run.shortfall().unwrap().events_stored, u64::MAX);
+    assert_eq!(run.inspect().unwrap().events_missing, u64::MAX);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(path, "events.mcap", 0, 1..40, Some(true));
+    write(path, "events.0001.mcap", u64::MAX, 40..60, Some(true));
+    write(path, "events.0002.mcap", u64::MAX, 60..70, Some(false));
+    let run = RunFolder::open(path).unwrap();
+    assert_eq!(run.events_missing(), u64::MAX);
+    assert_eq!(run.end().unwrap().events_stored, u64::MAX);
+}
+
+#[test]
+fn an_inspection_that_fails_leaves_a_run_at_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write_parts(path, OPEN_FILES_MAX as u64 + 1);
+    let mut run = RunFolder::open(path).unwrap();
+    let first = run.next_event().unwrap().unwrap().header().trigger;
+    // It is closed now, and cannot be opened when its turn comes.
+    let gone = run.files()[1].path().to_owned();
+    let away = path.join("away");
+    fs::rename(&gone, &away).unwrap();
+    assert!(run.inspect().is_err());
+    fs::rename(&away, &gone).unwrap();
+    let again = run.next_event().unwrap().unwrap().header().trigger;
+    assert_eq!(again, first);
+}

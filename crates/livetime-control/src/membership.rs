@@ -210,6 +210,8 @@ impl Membership {
     pub fn handle_gone_early(&mut self, host: &str, life: u64) {
         if let Some(member) = self.member(host, life) {
             (member.state, member.life) = (HostState::Expected, None);
+            // That of the one that is gone says nothing of the next.
+            member.token_gone = None;
         }
     }
 
@@ -468,6 +470,23 @@ mod tests {
         };
         hosts.handle_hello(at(600), &other);
         assert_eq!(hosts.life("b"), Some(2));
+    }
+
+    #[test]
+    fn one_that_comes_again_before_the_run_begins_begins_anew() {
+        let mut hosts = two_hosts();
+        hosts.handle_hello(at(0), &hello("a"));
+        hosts.handle_token(at(10), "a", 1, false);
+        hosts.handle_gone_early("a", 1);
+        let again = HostHello {
+            life: 2,
+            ..hello("a")
+        };
+        hosts.handle_hello(at(1000), &again);
+        hosts.handle_timeout(at(1500));
+        assert_eq!(hosts.state("a"), Some(HostState::Suspect));
+        hosts.handle_heard(at(1600), "a", 2);
+        assert_eq!(hosts.state("a"), Some(HostState::Joined));
     }
 
     #[test]

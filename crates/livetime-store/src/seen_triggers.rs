@@ -2,7 +2,8 @@
 //!
 //! Two writers may store an event where a building host was lost. Of such an event the first whole copy
 //! counts, for every reader of the run; how many there are, and which, is told here. An event costs two
-//! to four bytes, whether triggers lie close together or far apart, and most are behind all before them.
+//! to four bytes where a run keeps one in some thousand triggers or more, and less than a hundred where they
+//! lie farther apart; most are behind all before them.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use livetime_store::inspect::{DAMAGE_LISTED_MAX, DamagedRange};
 use livetime_store::{FileName, Inspection, RunBegin, RunReader};
 
-use super::{FolderFile, RunFolder, name_of};
+use super::{FolderFile, RunFolder, name_of, sum};
 use crate::run_input::RunInput;
 use crate::shortfall::Shortfall;
 
@@ -160,16 +160,16 @@ impl RunFolder {
             let files = self.files.iter().filter(|file| wanted(&file.reader));
             files.map(|file| name_of(&file.path)).collect()
         };
-        let found: u64 = self.files.iter().map(|f| f.reader.events_found()).sum();
+        let found = sum(self.files.iter().map(|f| f.reader.events_found()));
         let events_missing = self.events_missing();
-        let missing_here = self.files.iter().map(|f| f.reader.events_missing()).sum();
+        let missing_here = sum(self.files.iter().map(|f| f.reader.events_missing()));
         let missing = self.files_missing().into_iter();
         let (unreadable, missing): (Vec<PathBuf>, Vec<PathBuf>) =
             missing.partition(|path| unreadable_bytes(path).is_some());
         let shortfall = Shortfall {
             events_missing,
             events_missing_here: missing_here,
-            events_stored: found + events_missing,
+            events_stored: sum([found, events_missing]),
             files_damaged: names(&|reader| reader.events_missing() > 0),
             files_cut_off: names(&RunReader::is_cut_off),
             files_open: self.files_open(),

@@ -68,7 +68,7 @@ impl<R: Read + Seek> RunReader<R> {
         // They come once each, in their order.
         numbers
             .last()
-            .is_none_or(|last| last + 1 == numbers.len() as u64)
+            .is_none_or(|last| *last == numbers.len() as u64 - 1)
     }
 
     /// Compares header and message indexes of the chunk in memory with its data, once.

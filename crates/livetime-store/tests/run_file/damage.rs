@@ -5,6 +5,7 @@
 
 use std::io::Cursor;
 
+use livetime_store::mcap_record::{CHUNK_HEADER_BYTES, crc32};
 use livetime_store::run_reader::IndexOrigin;
 use livetime_store::run_scan::{Wanted, scan};
 use livetime_store::{
@@ -737,4 +738,23 @@ fn a_refresh_that_finds_nothing_new_leaves_the_list_as_it_is() {
         reader.rewind();
         assert_eq!(read_back(&mut reader, &written), found, "round {round}");
     }
+}
+
+#[test]
+fn a_chunk_may_say_that_it_is_the_last_that_there_can_be() {
+    let written = events(&mut Random::new(84), 40, 60);
+    let mut bytes = file(&written, 4096);
+    let (start, size) = *chunk_places(&bytes).last().unwrap();
+    let chunk = &mut bytes[start..start + size];
+    let mark = chunk.windows(4).position(|word| word == b"LTCK").unwrap();
+    chunk[mark + 16..mark + 24].copy_from_slice(&u64::MAX.to_le_bytes());
+    let crc = crc32(&chunk[CHUNK_HEADER_BYTES..]);
+    chunk[33..37].copy_from_slice(&crc.to_le_bytes());
+    // Another is damaged, so that there may have been histograms.
+    let (start, size) = chunk_places(&bytes)[0];
+    bytes[start + size / 2] ^= 1;
+    // With its summary it would not be scanned.
+    bytes.push(b'x');
+    let (_, recovered) = recover(Cursor::new(bytes), Vec::new()).unwrap();
+    assert!(recovered.histograms_lost, "chunks before it are not there");
 }
