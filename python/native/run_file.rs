@@ -6,6 +6,7 @@
 //! reader is locked only while the interpreter is released: a thread that waits for it can never
 //! stop the one that has it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -67,6 +68,28 @@ impl State {
         all
     }
 
+    /// Calls `push` with each whole event of a range, and notes the damaged ones.
+    fn read(
+        &mut self,
+        range: Range<usize>,
+        push: &mut impl FnMut(&EventView<'_>),
+    ) -> std::io::Result<()> {
+        for index in range {
+            // Another thread may have refreshed the file; its events only grow.
+            let place = self.reader.event_places()?.get(index);
+            let Some(trigger) = place.map(|place| place.trigger) else {
+                break;
+            };
+            match self.reader.event(trigger) {
+                Ok(Some(event)) => push(&event),
+                Ok(None) => {}
+                Err(ReadError::Io(error)) => return Err(error),
+                Err(ReadError::Damaged { damage, .. }) => self.damage.push(damage),
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the index has every event that was stored, and none that was read is damaged.
     fn has_all_events(&mut self) -> std::io::Result<bool> {
         let events = self.event_count()? as u64;
@@ -126,25 +149,15 @@ impl RunFile {
             return Err(PyIndexError::new_err(message));
         }
         py.detach(|| {
-            let mut state = self.lock();
-            let State { reader, damage } = &mut *state;
-            for index in start..stop {
-                if (index - start) % EVENTS_PER_SIGNAL_CHECK == EVENTS_PER_SIGNAL_CHECK - 1 {
+            for first in (start..stop).step_by(EVENTS_PER_SIGNAL_CHECK) {
+                if first > start {
+                    // The reader is free: what handles a signal may use the run.
                     Python::attach(|py| py.check_signals())?;
                 }
-                let places = reader
-                    .event_places()
+                let last = stop.min(first.saturating_add(EVENTS_PER_SIGNAL_CHECK));
+                self.lock()
+                    .read(first..last, &mut push)
                     .map_err(|error| self.io_error(&error))?;
-                // Another thread may have refreshed the file; its events only grow.
-                let Some(trigger) = places.get(index).map(|place| place.trigger) else {
-                    break;
-                };
-                match reader.event(trigger) {
-                    Ok(Some(event)) => push(&event),
-                    Ok(None) => {}
-                    Err(ReadError::Io(error)) => return Err(self.io_error(&error)),
-                    Err(ReadError::Damaged { damage: found, .. }) => damage.push(found),
-                }
             }
             Ok(())
         })

@@ -16,12 +16,22 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")
-def sample(tmp_path_factory):
+def make_sample():
+    """Makes a run directory like that of the sample run, with so many events."""
+
+    def make(directory, events):
+        cargo = os.environ.get("CARGO", "cargo")
+        command = [cargo, "run", "--release", "--quiet", "--package", "sample_run", "--"]
+        subprocess.run([*command, str(directory), str(events)], cwd=PACKAGE, check=True)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory, make_sample):
     """Directory, file bytes and truth of the sample run."""
     directory = tmp_path_factory.mktemp("runs") / "000042"
-    cargo = os.environ.get("CARGO", "cargo")
-    command = [cargo, "run", "--release", "--quiet", "--package", "sample_run", "--"]
-    subprocess.run([*command, str(directory), str(EVENTS)], cwd=PACKAGE, check=True)
+    make_sample(directory, EVENTS)
     truth = json.loads((directory / "truth.json").read_text())
     data = (directory / "events.mcap").read_bytes()
     return SimpleNamespace(path=directory, truth=truth, data=data)

@@ -203,6 +203,16 @@ def test_a_filter_judges_batches_and_its_histograms_are_with_the_run(bench):
     assert "filter_failures" not in whole.summary
 
 
+def test_a_replay_into_a_filter_of_batches_keeps_its_pace(bench):
+    events, seconds = len(bench.whole.run.events()), 2
+    start = time.monotonic()
+    replayed = bench.program("replay", "whole", "--pace", f"{events / seconds} Hz", "--json")
+    assert replayed.returncode == 0, replayed.stderr
+    assert json.loads(replayed.stdout)["events"] == events
+    # The first is due at once, the last a gap before the end.
+    assert time.monotonic() - start >= seconds * (events - 1) / events
+
+
 @pytest.mark.parametrize("processes", [False, True])
 def test_each_event_that_a_filter_fails_on_is_named_and_alone(bench, processes):
     stored = bench.whole.run.events()["trigger"]

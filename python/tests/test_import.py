@@ -109,6 +109,8 @@ def test_numbers_are_whole_and_what_the_program_takes(tmp_path):
     for row, said in [
         ("1,1.5,13,5,0,0,-1", "line 2: 1.5 is no whole number"),
         ("1,1,99,5,0,0,-1", "PID of an object is 99"),
+        ("1,1,13.7,5,0,0,-1", "line 2: 13.7 is no whole number"),
+        ("1,1,inf,5,0,0,-1", "line 2: inf is no whole number"),
         ("-3,1,13,5,0,0,-1", "run is -3, expected 0 to 4294967295"),
     ]:
         with pytest.raises(livetime.SampleError, match=said):
@@ -204,7 +206,12 @@ def test_only_a_plain_file_gives_way_to_recorded_events(tmp_path, capsys):
 
 
 def test_files_of_other_formats_are_refused(tmp_path):
-    for name, data in [("x.parquet", b"PAR1\xff\xfe\x00"), ("x.hdf5", b"\x89HDF\r\n\x1a\n")]:
+    for name, data in [
+        ("x.parquet", b"PAR1\xff\xfe\x00"),
+        ("x.hdf5", b"\x89HDF\r\n\x1a\n"),
+        ("x.root", b"no file of ROOT" * 100),
+        ("short.root", b"root"),
+    ]:
         (tmp_path / name).write_bytes(data)
         with pytest.raises(livetime.SampleError, match=f"{name}: "):
             livetime.import_events(tmp_path / name, tmp_path / "out.csv")

@@ -3,6 +3,8 @@
 import gc
 import json
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import awkward as ak
@@ -199,6 +201,36 @@ def test_threads_may_share_a_run(run):
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(lambda start: run.events(start, start + 100), range(0, 3000, 100)))
     assert np.concatenate(parts)["bytes"].tolist() == expected
+
+
+_SIGNALLED = """
+import faulthandler, os, signal, sys, threading, livetime
+
+# In place of a test that never ends.
+faulthandler.dump_traceback_later(60, exit=True)
+run = livetime.open(sys.argv[1])
+heard = []
+signal.signal(signal.SIGUSR1, lambda *_: heard.append(len(run)))
+done = threading.Event()
+
+def send():
+    while not done.is_set():
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+sender = threading.Thread(target=send)
+sender.start()
+events = run.events()
+done.set()
+sender.join()
+assert len(events) == len(run) and set(heard) <= {len(run)}, (len(events), heard[:3])
+"""
+
+
+def test_what_handles_a_signal_may_use_the_run(tmp_path, make_sample):
+    # More events than are read between two looks at signals.
+    make_sample(tmp_path / "run", 10_000)
+    command = [sys.executable, "-c", _SIGNALLED, str(tmp_path / "run")]
+    subprocess.run(command, check=True)
 
 
 def test_a_run_can_be_sent_to_another_process(run):

@@ -171,6 +171,19 @@ def _whole(text: str) -> int:
 
 
 def _root_rows(source: Path, tree: Optional[str], step: int) -> Iterator[_Row]:
+    try:
+        yield from _tree_rows(source, tree, step)
+    except (SampleError, ImportError, MemoryError, FileNotFoundError):
+        raise
+    except Exception as error:
+        # What the library says of a file that is none of its own has no class in common.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise SampleError(f"{source}: no ROOT file that can be read: {reason}") from error
+
+
+def _tree_rows(source: Path, tree: Optional[str], step: int) -> Iterator[_Row]:
     import uproot
 
     with uproot.open(source) as file:
@@ -191,7 +204,7 @@ def _root_rows(source: Path, tree: Optional[str], step: int) -> Iterator[_Row]:
                 }
                 try:
                     yield from fields.rows(arrays, first, last)
-                except ValueError as error:
+                except (OverflowError, ValueError) as error:
                     raise SampleError(f"{source}: {error}") from error
             return
     wanted = ", ".join(f"{name}_pt" for name in COLLECTIONS)
@@ -317,7 +330,7 @@ def _numbered_objects(row: Any, places: list[int], at: Optional[int] = None) -> 
             if f"{name}{n}" not in row:
                 raise ValueError(f"{name}{n} is empty, expected a number as pt{n} has one")
         has_pid, has_charge = f"PID{n}" in row, f"Q{n}" in row
-        pid = int(float(value(f"PID{n}"))) if has_pid else 13
+        pid = _whole(str(value(f"PID{n}"))) if has_pid else 13
         if not (has_pid or has_charge):
             raise ValueError(f"neither Q{n} nor PID{n}: the charge is not known")
         if pid:
