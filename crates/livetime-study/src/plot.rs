@@ -181,21 +181,30 @@ fn round_step(raw: f64) -> f64 {
     round * power
 }
 
-/// A tick label without needless digits.
+/// A tick label without needless digits, and with all of those that tell it from its neighbours.
 fn label(value: f64) -> String {
+    /// Digits after the first: ticks have fewer, and errors of the arithmetic are further behind.
+    const DIGITS: i32 = 5;
     let size = value.abs();
+    let (scaled, unit) = match size {
+        size if size >= 1e6 => (value / 1e6, "M"),
+        size if size >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
     if value == 0.0 {
-        "0".to_owned()
-    } else if size >= 1e6 {
-        format!("{:.0}M", value / 1e6)
-    } else if size >= 1e4 {
-        format!("{:.0}k", value / 1e3)
-    } else if size >= 1.0 && value.fract().abs() < 1e-9 {
-        format!("{value:.0}")
-    } else {
-        let text = format!("{value:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        return "0".to_owned();
     }
+    if size < 1e-3 {
+        let text = format!("{value:.0$e}", DIGITS as usize);
+        let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{power}", trimmed(mantissa));
+    }
+    let decimals = (DIGITS - scaled.abs().log10().floor() as i32).max(0) as usize;
+    trimmed(&format!("{scaled:.decimals$}")) + unit
 }
 
 /// Start of the SVG, frame, grid, ticks and titles.
@@ -439,6 +448,42 @@ mod tests {
         assert_eq!(
             [0.0, 0.25, 20_000.0, 3e6].map(label),
             ["0", "0.25", "20k", "3M"]
+        );
+    }
+
+    #[test]
+    fn no_two_ticks_of_an_axis_have_the_same_label() {
+        for (scale, low, high) in [
+            (Scale::Linear, 0.0, 2.9e6),
+            (Scale::Linear, 10_000.0, 13_000.0),
+            (Scale::Linear, 0.0, 0.003),
+            (Scale::Linear, 0.0, 0.000_2),
+            (Scale::Linear, -0.3, 0.3),
+            (Scale::Log, 1e-7, 1e3),
+            (Scale::Log, 1.2e-4, 6e-4),
+        ] {
+            let ticks = Mapping::new(scale, low, high, 0.0, 1.0).ticks();
+            let mut labels: Vec<String> = ticks.iter().map(|tick| label(*tick)).collect();
+            assert!(labels.len() > 1, "{low} to {high}");
+            labels.dedup();
+            assert_eq!(labels.len(), ticks.len(), "{ticks:?}: {labels:?}");
+        }
+        assert_eq!(
+            [
+                1.5e6,
+                12_500.0,
+                0.001_5,
+                1e-4,
+                2.5e-5,
+                -0.2,
+                0.1 + 0.2,
+                1234.0,
+                200.0
+            ]
+            .map(label),
+            [
+                "1.5M", "12.5k", "0.0015", "1e-4", "2.5e-5", "-0.2", "0.3", "1234", "200"
+            ]
         );
     }
 }

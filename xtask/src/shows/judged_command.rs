@@ -137,10 +137,10 @@ fn target_text(name: &str, target: &Value) -> String {
         Some("at_least") => ">= ",
         _ => "",
     };
-    let verdict = if target["met"] == true {
-        ""
-    } else {
-        " NOT MET"
+    let verdict = match (target["met"].as_bool(), target["not_judged"].as_str()) {
+        (Some(true), _) => String::new(),
+        (None, Some(why)) => format!(" NOT JUDGED: {why}"),
+        _ => " NOT MET".to_owned(),
     };
     format!(
         "{name} {} ({bound}{}){verdict}",
@@ -158,6 +158,12 @@ mod tests {
             "value": 1.5, "target": 1.3, "bound": "at_most", "met": false,
         });
         assert_eq!(target_text("a", &target), "a 1.5 (<= 1.3) NOT MET");
+        let target = serde_json::json!({
+            "value": 1.5, "target": 1.3, "bound": "at_most", "met": null,
+            "not_judged": "no two floors agreed",
+        });
+        let said = "a 1.5 (<= 1.3) NOT JUDGED: no two floors agreed";
+        assert_eq!(target_text("a", &target), said);
         let target = serde_json::json!({"value": 2, "target": 1, "bound": "at_least", "met": true});
         assert_eq!(target_text("a", &target), "a 2 (>= 1)");
     }

@@ -356,8 +356,10 @@ fn grouped(text: &str) -> String {
         .map_or(("", text), |rest| ("-", rest));
     let (whole, fraction) = rest.split_once('.').unwrap_or((rest, "0"));
     let mut out = sign.to_owned();
+    // One such as 2e-5 has no groups.
+    let is_plain = whole.bytes().all(|digit| digit.is_ascii_digit());
     for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+        if is_plain && index > 0 && (whole.len() - index).is_multiple_of(3) {
             out.push(' ');
         }
         out.push(digit);
@@ -473,6 +475,8 @@ mod tests {
             ("1234", "1 234"),
             ("1234567.5", "1 234 567.5"),
             ("-12.0", "-12"),
+            ("2e-5", "2e-5"),
+            ("1.5e-7", "1.5e-7"),
         ];
         for (text, expected) in cases {
             assert_eq!(grouped(text), expected);

@@ -1,4 +1,4 @@
-//! Configurations that nobody would write: reading them gives problems, never a panic.
+//! Configurations and scenarios that nobody would write: reading them gives problems, never a panic.
 //!
 //! Good configurations with random edits, seeded; the fuzz target `configuration` does the same
 //! guided by coverage. Verified: no panic, and a refusal says why. Not verified: which problems.
@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::{Overrides, read_text};
+use super::{Overrides, ScenarioOverrides, read_scenario, read_text};
 
 /// Edited configurations of each example.
 const CASES: usize = 400;
@@ -86,33 +86,32 @@ fn edit(lines: &mut Vec<String>, random: &mut Random) {
     }
 }
 
-#[test]
-fn edited_configurations_never_panic_and_refusals_say_why() {
+/// The TOML files of a folder.
+fn texts_of(folder: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let entries = std::fs::read_dir(folder).expect("the examples are there");
+    let paths = entries.map(|entry| entry.expect("a readable folder").path());
+    let texts = paths.filter(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    let texts = texts.map(|path| std::fs::read_to_string(path).expect("a text"));
+    texts.collect()
+}
+
+/// Reads edited texts; a refusal must say why.
+fn read_edited(texts: &[String], read: impl Fn(&str) -> Result<(), String>) {
     let seed = std::env::var("LIVETIME_TEST_SEED");
     let seed = seed.ok().and_then(|text| text.parse().ok()).unwrap_or(5);
     println!("LIVETIME_TEST_SEED={seed}");
     let mut random = Random(seed);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let mut examples = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("the examples are there") {
-        let path = entry.expect("a readable folder").path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
-            examples.push(std::fs::read_to_string(path).expect("a text"));
-        }
-    }
-    assert!(!examples.is_empty());
+    assert!(!texts.is_empty());
     let (mut good, mut bad) = (0, 0);
-    for example in &examples {
+    for text in texts {
         for _ in 0..CASES {
-            let mut lines: Vec<String> = example.lines().map(str::to_owned).collect();
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             for _ in 0..=random.below(EDITS_MAX) {
                 edit(&mut lines, &mut random);
             }
-            match read_text("edited.toml", &lines.join("\n"), &Overrides::default()) {
-                Ok(_) => good += 1,
+            match read(&lines.join("\n")) {
+                Ok(()) => good += 1,
                 Err(problems) => {
                     assert!(!problems.is_empty(), "{}", lines.join("\n"));
                     bad += 1;
@@ -122,4 +121,20 @@ fn edited_configurations_never_panic_and_refusals_say_why() {
     }
     println!("{good} good, {bad} refused");
     assert!(good > 0 && bad > 0);
+}
+
+#[test]
+fn edited_configurations_never_panic_and_refusals_say_why() {
+    read_edited(&texts_of("../../examples"), |text| {
+        read_text("edited.toml", text, &Overrides::default()).map(drop)
+    });
+}
+
+#[test]
+fn edited_scenarios_never_panic_and_refusals_say_why() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
+    read_edited(&texts_of("../../examples/scenarios"), |text| {
+        let overrides = ScenarioOverrides::default();
+        read_scenario("edited.toml", text.to_owned(), &folder, overrides).map(drop)
+    });
 }

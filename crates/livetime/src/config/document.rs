@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use livetime_wire::{ByteSize, DurationNs, Problem, ProblemCode, RateHz};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::exact_time::parse_time;
 use super::problem_code::{
@@ -308,8 +308,7 @@ impl<'t, 'f> Section<'t, 'f> {
             self.wrong_type(key, value, &allowed);
             return None;
         };
-        let digits = integer.as_str().replace('_', "");
-        let number = u64::from_str_radix(&digits, integer.radix()).ok();
+        let number = whole(integer).and_then(|number| u64::try_from(number).ok());
         let number = number.filter(|number| range.contains(number));
         if number.is_none() {
             let help = format!("set `{key}` to {allowed}");
@@ -328,18 +327,22 @@ impl<'t, 'f> Section<'t, 'f> {
     ) -> Option<f64> {
         let value = self.value(key)?;
         let allowed = format!("a number from {} to {}", range.start(), range.end());
-        let text = match value {
-            DeValue::Float(float) => float.as_str().replace('_', ""),
-            DeValue::Integer(integer) => integer.as_str().replace('_', ""),
+        let (text, number) = match value {
+            DeValue::Float(float) => {
+                let text = float.as_str().replace('_', "");
+                let number = text.parse::<f64>().ok();
+                (text, number)
+            }
+            DeValue::Integer(integer) => {
+                let number = whole(integer).map(|number| number as f64);
+                (integer.to_string(), number)
+            }
             other => {
                 self.wrong_type(key, other, &allowed);
                 return None;
             }
         };
-        let number = text
-            .parse::<f64>()
-            .ok()
-            .filter(|number| range.contains(number));
+        let number = number.filter(|number| range.contains(number));
         if number.is_none() {
             let help = format!("set `{key}` to {allowed}");
             let path = self.key_path(key);
@@ -426,10 +429,8 @@ impl<'t, 'f> Section<'t, 'f> {
         };
         let number = |item: &Spanned<DeValue<'_>>| {
             let integer = item.get_ref().as_integer()?;
-            let digits = integer.as_str().replace('_', "");
-            u64::from_str_radix(&digits, integer.radix())
-                .ok()
-                .filter(|number| *number <= max)
+            let number = u64::try_from(whole(integer)?).ok();
+            number.filter(|number| *number <= max)
         };
         let numbers: Vec<Option<u64>> = array.iter().map(number).collect();
         if let Some(first) = numbers.iter().position(Option::is_none) {
@@ -609,6 +610,12 @@ impl<'t, 'f> Section<'t, 'f> {
     }
 }
 
+/// An integer, in whichever base it is written; `None` beyond all that a key may say.
+fn whole(integer: &DeInteger<'_>) -> Option<i128> {
+    let digits = integer.as_str().replace('_', "");
+    i128::from_str_radix(&digits, integer.radix()).ok()
+}
+
 fn article(noun: &str) -> &'static str {
     if noun.starts_with(['a', 'e', 'i', 'o', 'u']) {
         "an"
@@ -688,6 +695,30 @@ mod tests {
             (DurationNs(7), RateHz(1.0)),
             "the defaults stay"
         );
+    }
+
+    /// A number with a point or none is the same number in each base.
+    #[test]
+    fn integers_are_read_in_their_base_everywhere() {
+        let findings = Findings::default();
+        let text = "a = 0x1E5\nb = 0b1_0\nc = 0o17\nd = 0xff\ne = -1\nf = 1_0.5\n";
+        let table = parse(text, &findings);
+        let mut root = Section::root(table.get_ref(), &findings);
+        for (key, number) in [
+            ("a", Some(485.0)),
+            ("b", Some(2.0)),
+            ("c", Some(15.0)),
+            ("d", None),
+            ("e", None),
+            ("f", Some(10.5)),
+        ] {
+            let range = if key == "d" { 0.0..=254.0 } else { 0.0..=1e6 };
+            assert_eq!(root.number(key, range), number, "{key}");
+        }
+        assert_eq!(root.integer("a", 0..=485), Some(485));
+        let (_, problems) = findings.into_parts();
+        let found: Vec<&str> = problems.iter().map(|p| p.found.as_str()).collect();
+        assert_eq!(found, ["0xff", "-1"]);
     }
 
     #[test]

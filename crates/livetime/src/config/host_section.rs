@@ -214,9 +214,13 @@ impl HostTable {
     fn check_names(&self, findings: &Findings) {
         for (index, host) in self.hosts.iter().enumerate() {
             let key = format!("host[{index}].name");
+            if findings.has_problem_at(&key) {
+                // One that could not be read is none to be compared.
+                continue;
+            }
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             let is_taken = self.hosts[..index].iter().any(|h| h.name == host.name);
-            let is_given = !host.name.is_empty() || findings.has_problem_at(&key);
+            let is_given = !host.name.is_empty();
             // It is an argument of a command, and in the name of a folder.
             let is_name = host.name.chars().all(is_plain)
                 && !host.name.starts_with('-')
@@ -290,8 +294,11 @@ impl HostTable {
     /// Whether every role of the chain is on one host, and no other is.
     fn check_roles(&self, chain: &ChainConfig, findings: &Findings) -> bool {
         let all = chain.role_ids();
+        let mut keys = (0..self.hosts.len()).map(|index| format!("host[{index}].roles"));
+        // Those that could not be read may have what the others lack.
+        let are_read = !keys.any(|key| findings.has_problem_at(&key));
         let mut placed: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut good = true;
+        let mut good = are_read;
         for (index, host) in self.hosts.iter().enumerate() {
             let key = format!("host[{index}].roles");
             for role in &host.roles {
@@ -315,7 +322,7 @@ impl HostTable {
         let missing: Vec<&str> = (all.iter().map(String::as_str))
             .filter(|role| !placed.contains_key(role))
             .collect();
-        if !missing.is_empty() {
+        if are_read && !missing.is_empty() {
             good = false;
             let found = format!("{} on none", missing.join(", "));
             let help = "add them to the `roles` of a host";

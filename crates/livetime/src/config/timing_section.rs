@@ -27,6 +27,8 @@ const TOLERANCE_PERCENT: f64 = 0.001;
 #[derive(Debug)]
 pub(crate) struct TimingTable {
     spill: SpillConfig,
+    /// Whether ramps are written, whatever could be made of them.
+    has_ramps: bool,
     read_back: Option<SourceId>,
 }
 
@@ -60,8 +62,9 @@ pub(crate) fn read_timing(root: &mut Section<'_, '_>, findings: &Findings) -> Op
     timing.quantity("magnet", &mut magnet);
     let read_back = timing.integer("read_back", 0..=u64::from(u32::MAX));
     refuse_idle(&mut timing);
-    let ramps = timing
-        .sections("ramp")
+    let ramps = timing.sections("ramp");
+    let has_ramps = !ramps.is_empty() || timing.is_unread("ramp");
+    let ramps = ramps
         .into_iter()
         .flat_map(|ramp| read_ramp(ramp, findings))
         .collect();
@@ -82,6 +85,7 @@ pub(crate) fn read_timing(root: &mut Section<'_, '_>, findings: &Findings) -> Op
     check_messages(&spill, findings);
     Some(TimingTable {
         spill,
+        has_ramps,
         read_back: read_back
             .and_then(|id| u32::try_from(id).ok())
             .map(SourceId),
@@ -165,9 +169,11 @@ fn read_ramp(mut section: Section<'_, '_>, findings: &Findings) -> Vec<Vec<Coeff
     let points = section.texts("points");
     let count = section.integer("count", 1..=64).unwrap_or(1);
     let tolerance = section.number("tolerance_percent", 1e-7..=10.0);
+    // Held to another tolerance than the one that is meant, a good curve may seem to be none.
+    let is_judged = !section.is_unread("tolerance_percent");
     let path = section.key_path("points");
     section.finish();
-    let Some(points) = points else {
+    let Some(points) = points.filter(|_| is_judged) else {
         return Vec::new();
     };
     let options = DesignOptions {
@@ -212,10 +218,14 @@ pub(crate) fn place_spill(
     links: &[DataLinkConfig],
     findings: &Findings,
 ) -> Option<ChainSpill> {
-    let TimingTable { spill, read_back } = table?;
+    let TimingTable {
+        spill,
+        has_ramps,
+        read_back,
+    } = table?;
     let link = read_back.and_then(|id| links.iter().position(|link| link.source == id));
     if let Some(id) = read_back
-        && (link.is_none() || links.len() < 2 || spill.ramps.is_empty())
+        && (link.is_none() || links.len() < 2 || !has_ramps)
     {
         findings.report(Problem::new(
             LINK_TARGET,
@@ -275,7 +285,9 @@ points = ["0 ms: 0 %", "20 ms: 10 %", "80 ms: 0 %"]
     fn a_spill_is_read_with_its_ramps() {
         let (timing, problems) = read(GOOD);
         assert_eq!(problems, [""; 0]);
-        let TimingTable { spill, read_back } = timing.unwrap();
+        let TimingTable {
+            spill, read_back, ..
+        } = timing.unwrap();
         assert_eq!(read_back, Some(SourceId(0x7F_0000)));
         assert_eq!(spill.gate, Some((EventId(0x11), EventId(0x12))));
         assert_eq!(spill.ramps.len(), 3);
@@ -309,6 +321,29 @@ points = ["0 ms: 0 %", "20 ms: 10 %", "80 ms: 0 %"]
         };
         assert_eq!(place(LinkTransport::Emulated), [""; 0]);
         assert_eq!(place(frames()), [LINK_KIND.code]);
+    }
+
+    /// Given a ramp that cannot be made, then that is said, and nothing that would follow from it.
+    #[test]
+    fn a_ramp_with_a_mistake_is_a_ramp_all_the_same() {
+        let link = |source: u32| DataLinkConfig {
+            source: SourceId(source),
+            unit: 0,
+            link: LinkConfig::default(),
+            transport: LinkTransport::Emulated,
+        };
+        let unfit = GOOD.replace("20 ms: 10 %", "20.01 ms: 10 %");
+        let unread = unfit.replace("count = 3", "count = 3\ntolerance_percent = \"1\"");
+        for (text, said) in [(unfit, "off by"), (unread, "tolerance_percent")] {
+            let findings = Findings::default();
+            let table = parse(&text, &findings);
+            let mut root = Section::root(table.get_ref(), &findings);
+            let timing = read_timing(&mut root, &findings);
+            place_spill(timing, &[link(0x51_0000), link(0x7F_0000)], &findings);
+            let problems = findings.into_parts().1;
+            assert_eq!(problems.len(), 1, "{problems:#?}");
+            assert!(problems[0].to_string().contains(said), "{problems:#?}");
+        }
     }
 
     #[test]

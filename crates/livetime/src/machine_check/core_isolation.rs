@@ -192,7 +192,9 @@ fn kernel_threads(context: &Context) -> Check {
         .and_then(|mask| parse_cpu_mask(&mask));
     let touches = |cores: &[usize]| context.hot.iter().any(|hot| cores.contains(hot));
     let work_here = work.as_deref().is_none_or(touches);
-    let rcu_here = system.boot_option("rcu_nocbs").is_none();
+    let rcu_here = system
+        .boot_option("rcu_nocbs")
+        .is_none_or(|list| !covers(&list, &context.hot));
     let watchdog_here = system.number("/proc/sys/kernel/watchdog") == Some(1)
         && system
             .cores("/proc/sys/kernel/watchdog_cpumask")
@@ -213,6 +215,16 @@ fn kernel_threads(context: &Context) -> Check {
     let fix = "write the mask of the other cores to /sys/devices/virtual/workqueue/cpumask and \
                kernel.watchdog_cpumask; boot with rcu_nocbs";
     question.answer(status, value, fix)
+}
+
+/// Whether a boot option is for all of these cores: one without a value is for every core, and of a list
+/// that only the kernel understands nothing else is known.
+fn covers(list: &str, cores: &[usize]) -> bool {
+    match list {
+        "" | "all" => true,
+        list => livetime_shm::parse_cpu_list(list)
+            .is_none_or(|listed| cores.iter().all(|core| listed.contains(core))),
+    }
 }
 
 #[cfg(test)]
@@ -274,6 +286,13 @@ mod tests {
         assert_eq!(found.value, "on hot cores: unbound work queues");
         put(root.path(), "sys/devices/virtual/workqueue/cpumask", "7\n");
         assert_eq!(kernel_threads(&context).status, Status::Pass);
+        put(root.path(), "proc/cmdline", "rcu_nocbs=0-2\n");
+        let found = kernel_threads(&context).value;
+        assert_eq!(found, "on hot cores: RCU callbacks");
+        for all in ["rcu_nocbs", "rcu_nocbs=all", "rcu_nocbs=1-N"] {
+            put(root.path(), "proc/cmdline", all);
+            assert_eq!(kernel_threads(&context).status, Status::Pass, "{all}");
+        }
     }
 
     #[test]

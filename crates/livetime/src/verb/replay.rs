@@ -411,6 +411,8 @@ fn replay(
             found.passed_over += 1;
             continue;
         }
+        let header = event.header();
+        pacer.wait(header.triggered_at);
         let filter = match judge {
             Judge::Event(filter) => filter,
             Judge::Batch(batches) => {
@@ -418,8 +420,6 @@ fn replay(
                 continue;
             }
         };
-        let header = event.header();
-        pacer.wait(header.triggered_at);
         if options.stream == Stream::Error {
             // Said before it is tried: if it brings the program down, it is the last word.
             say(format_args!("trigger {}", header.trigger));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::contents::contents;
-use crate::workbench::{Workbench, assert_conserved, changed, count, example, value};
+use crate::workbench::{SMALL, Workbench, assert_conserved, changed, count, example, value};
 
 /// What must be equal.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,6 +101,34 @@ fn a_real_run_replayed_in_the_simulator_gives_its_outputs() {
         "{}",
         nowhere.err
     );
+}
+
+/// Bunch crossings follow from how triggers came: at a rate of the file or of an option, or when there was
+/// room, in a real run or a simulated one.
+#[test]
+fn triggers_of_a_replay_come_as_they_came_in_the_run() {
+    let bench = Workbench::new();
+    // So slow that hardly any machine refuses one; of one that does crossings are not compared.
+    bench.write("run.toml", changed(SMALL, "\"5 kHz\"", "\"50 Hz\""));
+    for (number, how) in [
+        &["run"][..],
+        &["run", "--rate=60Hz"],
+        &["run", "--lossless", "--rate", "7kHz"],
+        &["sim"],
+        &["sim", "--timed"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let out = format!("out{number}");
+        let common = ["run.toml", "--triggers", "100", "--out", &out, "--json"];
+        let taken = bench.run(&[&how[..1], &common, &how[1..]].concat());
+        let taken = taken.ended_with(0).document();
+        assert_eq!(count(&taken, "counts.events_stored"), 10);
+        let replayed = bench.run(&["sim", "replay", &out, "--json"]);
+        let replayed = replayed.ended_with(0).document();
+        assert_eq!(replayed["same"], true, "{how:?}: {replayed:#}");
+    }
 }
 
 /// Which triggers a timed run refuses depends on the machine, and not what those are that it takes.

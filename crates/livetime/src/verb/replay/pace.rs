@@ -57,7 +57,10 @@ impl Pacer {
             Pace::Max => Duration::ZERO,
             // Events are stored about in the order of their times: one that is late is due at once.
             Pace::Own => Duration::from_nanos(at.0.saturating_sub(first.0)),
-            Pace::Rate(hz) => Duration::from_secs_f64(self.done as f64 / hz),
+            // Beyond all times at a rate of next to nothing.
+            Pace::Rate(hz) => {
+                Duration::try_from_secs_f64(self.done as f64 / hz).unwrap_or(Duration::MAX)
+            }
         };
         self.done += 1;
         due
@@ -101,5 +104,7 @@ mod tests {
         assert_eq!(due(Pace::Max), [0, 0, 0]);
         assert_eq!(due(Pace::Own), [0, 4_000, 2_000]);
         assert_eq!(due(Pace::Rate(1e6)), [0, 1_000, 2_000]);
+        let never = Duration::MAX.as_nanos();
+        assert_eq!(due(Pace::Rate(1e-20)), [0, never, never]);
     }
 }

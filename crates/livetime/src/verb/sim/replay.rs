@@ -20,11 +20,12 @@ use livetime_client::RunFolder;
 use livetime_fabric::chain::SimulatedChain;
 use livetime_node::{ChainConfig, FilterConfig};
 use livetime_shm::plain_file::{self, TEXT_BYTES_MAX};
+use livetime_source::{ArrivalKind, OfferMode};
 use livetime_store::{RunBegin, RunReader, RunSummary};
-use livetime_trigger::PathConfig;
-use livetime_wire::RunNumber;
+use livetime_trigger::{PathConfig, SupervisorConfig};
 use livetime_wire::event::EventView;
 use livetime_wire::fragment::{BUNCH_WORD, MARKER, OVERHEAD_WORDS, TRAILER_WORDS};
+use livetime_wire::{DurationNs, RunNumber};
 use serde_json::json;
 
 use super::chain::simulated;
@@ -246,16 +247,30 @@ fn output_of(event: &EventView<'_>, bunches: Bunches) -> Stored {
     }
 }
 
-/// The configuration of the run, with its seed, triggers and recorded events.
+/// The configuration of the run, with its seed and triggers, and what its options said of these. All of
+/// them are taken, whether triggers of the run could be refused or not.
 fn load_run(run: &Path, summary: &RunSummary) -> Result<Loaded, String> {
+    let is_given = |option: &str| summary.command.iter().any(|word| word == option);
     let overrides = Overrides {
         seed: Some(summary.run.seed),
         triggers: Some(summary.counts.triggers),
-        lossless: true,
-        events: recorded_events(&summary.command),
+        // Then they come when there is room, but for a rate that was asked for.
+        lossless: match summary.simulated {
+            true => !is_given("--timed"),
+            false => is_given("--lossless"),
+        },
+        rate: option_of(&summary.command, "--rate").and_then(|rate| rate.parse().ok()),
+        events: option_of(&summary.command, "--events").map(PathBuf::from),
         ..Overrides::default()
     };
-    load(&run.join("config.toml"), &overrides)
+    let mut loaded = load(&run.join("config.toml"), &overrides)?;
+    let chain = &mut loaded.config.chain;
+    chain.source.triggers.mode = OfferMode::Lossless;
+    chain.supervisor.decision_timeout = SupervisorConfig::TIMEOUT_MAX;
+    if Bunches::of(summary) == Bunches::Other {
+        chain.source.triggers.arrival.kind = ArrivalKind::Unpaced;
+    }
+    Ok(loaded)
 }
 
 /// The same inputs through the simulator.
@@ -268,7 +283,11 @@ fn simulated_outputs(loaded: Loaded, summary: &RunSummary) -> Result<Outputs, St
     // Fragments carry the number of their run.
     let mut begin = RunBegin::new(RunNumber(summary.run.number));
     begin.config = text;
-    let chain = SimulatedChain::new_checked(&simulated(config.chain, begin))
+    let mut chain = simulated(config.chain, begin);
+    // Triggers of a long run come over its whole time.
+    let time = DurationNs::from_seconds(summary.run.duration_s);
+    chain.horizon = chain.horizon.after(time);
+    let chain = SimulatedChain::new_checked(&chain)
         .map_err(|error| format!("error: {}", with_causes(&error)))?;
     let outcome = chain.run();
     let mut reader = RunReader::open(Cursor::new(&outcome.run_file))
@@ -285,10 +304,14 @@ fn simulated_outputs(loaded: Loaded, summary: &RunSummary) -> Result<Outputs, St
     })
 }
 
-/// The file of recorded events that a run was started with.
-fn recorded_events(command: &[String]) -> Option<PathBuf> {
-    let place = command.iter().position(|word| word == "--events")?;
-    command.get(place + 1).map(PathBuf::from)
+/// The value that an option had when a run was started, which is in no configuration: as a word of its own,
+/// or behind `=`.
+fn option_of<'c>(command: &'c [String], option: &str) -> Option<&'c str> {
+    let behind = |(place, word): (usize, &'c String)| match word.strip_prefix(option)? {
+        "" => command.get(place + 1).map(String::as_str),
+        rest => rest.strip_prefix('='),
+    };
+    command.iter().enumerate().find_map(behind)
 }
 
 /// Triggers whose events differ, or that only one side stored, in order.
@@ -346,6 +369,22 @@ mod tests {
         let mut words = vec![0; data.len() + OVERHEAD_WORDS];
         header.emit(0, data.len(), &mut words, |out| out.copy_from_slice(&data));
         words
+    }
+
+    #[test]
+    fn options_of_a_command_are_read_in_both_their_forms() {
+        let of = |command: &str, option| {
+            let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+            option_of(&command, option).map(str::to_owned)
+        };
+        for command in [
+            "livetime run a.toml --events b.csv --lossless",
+            "livetime run --eventsful=c --events=b.csv a.toml",
+        ] {
+            assert_eq!(of(command, "--events").as_deref(), Some("b.csv"));
+        }
+        assert_eq!(of("livetime run a.toml --events", "--events"), None);
+        assert_eq!(of("livetime run a.toml", "--rate"), None);
     }
 
     #[test]

@@ -31,8 +31,8 @@ const QUEUE: u64 = 16_384;
 /// Options of `fg feed`.
 #[derive(Debug, clap::Args)]
 pub(super) struct FeedArguments {
-    /// Lines of `a shift_a b shift_b c step freq`, a blank line between channels; standard
-    /// input without it
+    /// Lines of `a shift_a b shift_b c step freq`, a blank line or one with a comment alone between
+    /// channels; standard input without it
     file: Option<PathBuf>,
     /// Start tag, decimal
     #[arg(short, long, default_value_t = 1)]

@@ -62,7 +62,7 @@ const CLIENTS_MOST: i64 = 256;
 const GROUP: u16 = 0xFAF;
 const LAST_NUMBER: u16 = 0xFFF;
 const START_NS: u64 = 50_000_000;
-/// Everything has an end.
+/// Everything that stands still has an end.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(5);
@@ -241,10 +241,9 @@ fn send_all(
         };
         TimingMessage::new(EventId(id), n, TaiNs(time))
     };
-    let begun = Instant::now();
-    let mut next = 0;
+    let (mut moved, mut next) = (Instant::now(), 0);
     while next <= messages {
-        if begun.elapsed() > PATIENCE {
+        if moved.elapsed() > PATIENCE {
             return Err(Failure::new("the daemon takes no more messages"));
         }
         // Not more than 10 ms ahead of the time, so that the queue of the channel never fills.
@@ -257,6 +256,9 @@ fn send_all(
         let batch: Vec<TimingMessage> = (next..until.min(messages + 1)).map(message).collect();
         let taken = injector.inject(&batch) as u64;
         next += taken;
+        if taken > 0 {
+            moved = Instant::now();
+        }
         if taken == 0 || rate != 0 {
             std::thread::sleep(Duration::from_millis(1));
         }

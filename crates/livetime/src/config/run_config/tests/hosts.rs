@@ -104,6 +104,27 @@ fn a_wrong_number_of_units_makes_no_role_look_wrong() {
     assert_eq!(paths, ["builder.builder_units"]);
 }
 
+/// Given names and roles that cannot be read, then these are named, and nothing that would follow from them.
+#[test]
+fn hosts_that_cannot_be_read_make_no_others_look_wrong() {
+    let text = format!("{LEAST}{TWO_HOSTS}");
+    let names = text.replace("name = \"readout\"", "name = 1");
+    let names = names.replace("name = \"building\"\n", "");
+    let roles = text.replace("roles = [\"bu0\"", "roles = [0, \"bu0\"");
+    for (edited, expected) in [
+        (
+            names,
+            &[("C0003", "host[0].name"), ("C0007", "host[1].name")][..],
+        ),
+        (roles, &[("C0003", "host[1].roles")]),
+    ] {
+        let problems = read_plain(&edited).problems;
+        let found = problems.iter().map(|p| (p.code.code, p.path.as_str()));
+        let found: Vec<_> = found.collect();
+        assert_eq!(found, expected, "{problems:#?}");
+    }
+}
+
 #[test]
 fn building_groups_and_the_event_manager_are_on_hosts_of_their_own_and_whole() {
     let example = include_str!("../../../../../../examples/building_hosts.toml");
