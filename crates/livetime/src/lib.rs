@@ -31,6 +31,7 @@ mod run_histograms;
 #[cfg(feature = "cluster")]
 mod run_hosts;
 mod run_live;
+mod run_rates;
 mod run_remarks;
 mod run_status;
 mod run_summary;

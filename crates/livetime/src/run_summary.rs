@@ -29,6 +29,7 @@ use sha2::{Digest, Sha256};
 use crate::command_words::{self, shell_words};
 use crate::machine_check;
 use crate::packet_account::PacketAccount;
+use crate::run_rates::RunRates;
 use crate::run_remarks::remarks;
 
 /// Bound of the build latency whose excess is given in ppm.
@@ -100,7 +101,7 @@ pub(crate) fn summarise(
     facts: &RunFacts,
     chain: &ChainConfig,
     outcome: &ChainOutcome,
-    rates: &[RateSample],
+    rates: &RunRates,
     bound: DurationNs,
     condition: Condition,
 ) -> RunSummary {
@@ -348,8 +349,9 @@ fn writers(chain: &ChainConfig, outcome: &ChainOutcome) -> Vec<WriterSummary> {
     (0..chain.builder.writers.max(1)).map(summary).collect()
 }
 
-fn rate_series(rates: &[RateSample]) -> RateSeries {
-    let column = |get: fn(&RateSample) -> f64| rates.iter().map(get).collect::<Vec<f64>>();
+fn rate_series(rates: &RunRates) -> RateSeries {
+    let samples = rates.samples();
+    let column = |get: fn(&RateSample) -> f64| samples.iter().map(get).collect::<Vec<f64>>();
     let series = BTreeMap::from([
         ("trigger_hz".to_owned(), column(|rate| rate.trigger_hz)),
         ("l2_accept_hz".to_owned(), column(|rate| rate.l2_accept_hz)),
@@ -367,7 +369,7 @@ fn rate_series(rates: &[RateSample]) -> RateSeries {
         ),
     ]);
     RateSeries {
-        interval_s: 1.0,
+        interval_s: rates.interval_s(),
         series,
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use livetime_node::process::{FilterChange, Incident, OnLoss};
 use livetime_node::stream_mender::CutStream;
-use livetime_node::{Chain, RateSample, RateTotals, Snapshot};
+use livetime_node::{Chain, Snapshot};
 use livetime_store::{NOTES_MAX, RunNote};
-use livetime_wire::{DurationNs, RunNs, UnitId, UnitKind};
+use livetime_wire::{DurationNs, UnitId, UnitKind};
 use signal_hook::iterator::Signals;
 
 use crate::console::say;
@@ -18,12 +18,11 @@ use crate::ending_signal::is_hang_up;
 use crate::run_control::{Order, RunControl};
 use crate::run_histograms::HistogramFile;
 use crate::run_live::LiveDisplay;
+use crate::run_rates::RunRates;
 use crate::run_status::{RunStatus, full_in_words, writer_in_words};
 
 /// How often the driver looks at the chain.
 const LOOK: Duration = Duration::from_millis(20);
-/// Interval of the rates over time.
-pub(crate) const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why the run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +85,7 @@ struct Course {
     ending: Option<Ending>,
     /// An order has ended it at once.
     is_aborted: bool,
-    rates: Rates,
+    rates: RunRates,
     /// The counters when something last moved.
     moved: (Snapshot, Instant),
     /// Writers that waited for room at the last look.
@@ -98,9 +97,9 @@ struct Course {
 
 impl RunWatch<'_> {
     /// Watches the chain until it has drained or is to end by force; why, and its rates over time.
-    pub(crate) fn until_end(mut self) -> (Ending, Vec<RateSample>) {
+    pub(crate) fn until_end(mut self) -> (Ending, RunRates) {
         let first = self.running.snapshot();
-        let rates = Rates::new(self.running.taking_from());
+        let rates = RunRates::new(self.running.taking_from());
         let mut course = Course {
             ending: None,
             is_aborted: false,
@@ -113,7 +112,7 @@ impl RunWatch<'_> {
         loop {
             std::thread::sleep(LOOK);
             if let Some(ending) = self.look(&mut course) {
-                return (ending, course.rates.samples);
+                return (ending, course.rates);
             }
         }
     }
@@ -250,82 +249,6 @@ impl RunWatch<'_> {
             Order::RemoveFilter(unit) => {
                 let unit = self.running.steer_filters(FilterChange::Remove(unit))?;
                 Ok(format!("{unit} is leaving"))
-            }
-        }
-    }
-}
-
-/// The rates of a run, one sample for each interval from when triggers are taken until it ends.
-struct Rates {
-    samples: Vec<RateSample>,
-    /// Those of the last interval, also of one of the drain.
-    shown: Option<RateSample>,
-    /// The totals where the last interval has ended, and when that was.
-    since: (RateTotals, RunNs),
-    /// Those at the last look.
-    last: (RateTotals, RunNs),
-    is_over: bool,
-}
-
-impl Rates {
-    /// Those of a run that takes triggers from `from` on, when nothing was counted yet.
-    fn new(from: RunNs) -> Self {
-        let first = (RateTotals::default(), from);
-        Self {
-            samples: Vec::new(),
-            shown: None,
-            since: first,
-            last: first,
-            is_over: false,
-        }
-    }
-
-    /// Takes the samples of the intervals that have ended since the last look. What came between the two
-    /// looks is taken for even: of intervals that the watcher has missed, since it stood still, nobody
-    /// knows how much was in which, and in all of them together is what was counted. An interval
-    /// that was nearly over when the run ended has its rates, too; those of the drain are only shown.
-    fn look(&mut self, now: &Snapshot, is_ending: bool) {
-        let interval = DurationNs(RATE_INTERVAL.as_nanos() as u64);
-        let (totals, at) = (RateTotals::of(now), now.at);
-        let early = match is_ending && !self.is_over {
-            true => interval.0 / 10,
-            false => 0,
-        };
-        while at.0 + early >= self.since.1.0 + interval.0 {
-            let end = RunNs(self.since.1.0 + interval.0);
-            let between = at.since(self.last.1).as_seconds();
-            let share = match end < at && between > 0.0 {
-                true => end.since(self.last.1).as_seconds() / between,
-                false => 1.0,
-            };
-            let reached = self.last.0.towards(&totals, share);
-            let seconds = RATE_INTERVAL.as_secs_f64();
-            let sample =
-                RateSample::of_totals(&self.since.0, &reached, seconds, end.0 as f64 * 1e-9);
-            self.shown = Some(sample);
-            if !self.is_over {
-                self.samples.push(sample);
-            }
-            self.since = (reached, end);
-        }
-        self.last = (totals, at);
-        self.is_over = is_ending;
-    }
-
-    /// The rates now, and over which time \[s\]: since the last sample, or those of the last one where
-    /// that is new.
-    fn present(&self, now: &Snapshot) -> (Option<RateSample>, f64) {
-        let (totals, at) = self.since;
-        let seconds = now.at.since(at).as_seconds();
-        let is_new = seconds < RATE_INTERVAL.as_secs_f64() / 2.0;
-        match self.shown {
-            Some(sample) if is_new => (Some(sample), RATE_INTERVAL.as_secs_f64()),
-            _ => {
-                let until = RateTotals::of(now);
-                let at_s = now.at.0 as f64 * 1e-9;
-                let sample =
-                    (seconds > 0.0).then(|| RateSample::of_totals(&totals, &until, seconds, at_s));
-                (sample, seconds)
             }
         }
     }
@@ -480,6 +403,7 @@ fn filter_work(snapshot: &Snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use livetime_node::counter_block::RoleCounts;
+    use livetime_wire::RunNs;
 
     use super::*;
 
@@ -492,53 +416,6 @@ mod tests {
             roles: vec![("src0".to_owned(), counts)],
             died: Vec::new(),
         }
-    }
-
-    #[test]
-    fn intervals_that_were_missed_have_what_was_counted_in_all_of_them() {
-        let mut rates = Rates::new(RunNs(0));
-        // The watch stood still from 2 s to 7.5 s, and so did the source, which then made up for it.
-        for (at_ms, triggers) in [
-            (980, 980),
-            (1000, 1000),
-            (2000, 2000),
-            (7500, 2550),
-            (7520, 6000),
-            (7990, 7990),
-        ] {
-            rates.look(&snapshot(at_ms, triggers), at_ms == 7990);
-        }
-        let hz = rates.samples.iter().map(|sample| sample.trigger_hz.round());
-        let hz: Vec<f64> = hz.collect();
-        assert_eq!(
-            hz,
-            [1000.0, 1000.0, 100.0, 100.0, 100.0, 100.0, 100.0, 5490.0]
-        );
-        let times: Vec<f64> = rates.samples.iter().map(|sample| sample.at_s).collect();
-        assert_eq!(times, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-        rates.look(&snapshot(9500, 9500), true);
-        assert_eq!(rates.samples.len(), 8, "it is over");
-        // Whoever asks in a long drain hears of its last second.
-        rates.look(&snapshot(60_000, 9500), true);
-        let (shown, interval) = rates.present(&snapshot(60_100, 9500));
-        let shown = shown.expect("the rates of an interval");
-        assert_eq!(
-            (shown.trigger_hz, shown.at_s.round(), interval),
-            (0.0, 60.0, 1.0)
-        );
-    }
-
-    /// Given triggers from 3 s on, and a watch that looks at them later, then the first interval begins
-    /// with them and has all of them.
-    #[test]
-    fn intervals_begin_when_triggers_are_taken() {
-        let mut rates = Rates::new(RunNs(3_000_000_000));
-        for at_ms in [3400, 3900, 4100, 5000] {
-            rates.look(&snapshot(at_ms, at_ms - 3000), false);
-        }
-        let samples = rates.samples.iter();
-        let samples: Vec<_> = samples.map(|s| (s.at_s, s.trigger_hz.round())).collect();
-        assert_eq!(samples, [(4.0, 1000.0), (5.0, 1000.0)]);
     }
 
     #[test]

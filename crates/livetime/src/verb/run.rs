@@ -18,7 +18,7 @@ use livetime_node::process::RoleHosts;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, LossPolicy, ProcessFault};
 use livetime_node::{
-    Chain, ChainConfig, ChainOutcome, FilterConfig, LinkFault, RateSample, RunFiles, stored_latency,
+    Chain, ChainConfig, ChainOutcome, FilterConfig, LinkFault, RunFiles, stored_latency,
 };
 use livetime_shm::with_limit;
 use livetime_store::{
@@ -44,6 +44,7 @@ use crate::run_histograms::HistogramFile;
 #[cfg(feature = "cluster")]
 use crate::run_hosts::RunHosts;
 use crate::run_live::LiveDisplay;
+use crate::run_rates::RunRates;
 use crate::run_summary::{self, RunFacts};
 use crate::run_watch::{Ending, RunWatch};
 use crate::verb::report::{NoPage, write_page};
@@ -310,7 +311,7 @@ struct EndedRun<'a> {
     hosts: &'a HostTable,
     directory: &'a RunDirectory,
     ending: Ending,
-    rates: Vec<RateSample>,
+    rates: RunRates,
     notes: Vec<RunNote>,
     /// For how long its drain was allowed to stand still.
     patience: Duration,
