@@ -137,13 +137,13 @@ impl RunRates {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use livetime_node::counter_block::RoleCounts;
 
     use super::*;
 
     /// The counters after so many triggers.
-    fn snapshot(at_ms: u64, triggers: u64) -> Snapshot {
+    pub(crate) fn snapshot(at_ms: u64, triggers: u64) -> Snapshot {
         let mut counts = RoleCounts::default();
         counts.chain.triggers = triggers;
         Snapshot {

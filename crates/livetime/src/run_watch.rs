@@ -402,21 +402,8 @@ fn filter_work(snapshot: &Snapshot) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use livetime_node::counter_block::RoleCounts;
-    use livetime_wire::RunNs;
-
     use super::*;
-
-    /// The counters after so many triggers.
-    fn snapshot(at_ms: u64, triggers: u64) -> Snapshot {
-        let mut counts = RoleCounts::default();
-        counts.chain.triggers = triggers;
-        Snapshot {
-            at: RunNs(at_ms * 1_000_000),
-            roles: vec![("src0".to_owned(), counts)],
-            died: Vec::new(),
-        }
-    }
+    use crate::run_rates::tests::snapshot;
 
     #[test]
     fn work_of_a_filter_is_no_standstill() {
