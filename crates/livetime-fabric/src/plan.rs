@@ -29,12 +29,19 @@ pub use candidate::{NetworkKind, Protocol, Sending};
 pub use option::{Bottleneck, PlanOption, Verdict};
 
 use candidate::{Candidate, candidates};
+use loads::busiest;
+use trial::TIME_MAX;
 
 /// The most sources or builders of a plan.
 pub const PLAN_NODES_MAX: u32 = 4096;
 
 /// Events of a judged run at least, where nobody asks for more.
 pub const EVENTS_USUAL: u64 = 3_000;
+
+/// The least rate of triggers, hertz: there is no room to tell how many times as much a network carries.
+const RATE_MIN_HZ: f64 = 1e-3;
+
+const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +57,7 @@ pub struct PlanRequest {
     /// Most bytes of a packet without overhead, 512 B to 1 MiB: larger fragments go in several. 0 for
     /// any size.
     pub mtu: u32,
-    /// Rate of triggers, hertz.
+    /// Rate of triggers, hertz, 0.001 to 1e9.
     pub rate_hz: f64,
     /// Rate of a node's link, bits per second.
     pub link_bits_per_s: u64,
@@ -88,9 +95,11 @@ impl PlanRequest {
         if let Some(problem) = self.sizes.problem() {
             return Some(format!("{problem}, allowed is 1 B to 16 MiB"));
         }
-        if !(self.rate_hz > 0.0 && self.rate_hz <= 1e9) {
+        if !(RATE_MIN_HZ..=1e9).contains(&self.rate_hz) {
             let found = self.rate_hz;
-            return Some(format!("rate of {found} Hz, allowed is up to 1 GHz"));
+            return Some(format!(
+                "rate of {found} Hz, allowed are {RATE_MIN_HZ} Hz to 1 GHz"
+            ));
         }
         if !(1_000_000..=100_000_000_000_000).contains(&self.link_bits_per_s) {
             let found = self.link_bits_per_s;
@@ -127,11 +136,32 @@ impl PlanRequest {
             ));
         }
         let largest = self.largest();
-        (self.buffer_bytes < largest).then(|| {
-            format!(
+        if self.buffer_bytes < largest {
+            return Some(format!(
                 "buffers of {} bytes, the largest packets need {largest} bytes (20 times the \
                  mean of an exponential law, mean + 20 rms of a log-normal one)",
                 self.buffer_bytes
+            ));
+        }
+        self.time_problem()
+    }
+
+    /// Whether its events take longer than simulated time can be, were they built as fast as links and
+    /// hosts can carry them.
+    fn time_problem(&self) -> Option<String> {
+        let most_hz = |shaping| {
+            let (_, load) = busiest(self.loads(shaping).into_iter())?;
+            Some(self.rate_hz / load)
+        };
+        let ways = self.load_ways().into_iter();
+        let most_hz = ways.filter_map(most_hz).reduce(f64::min)?;
+        let days = TIME_MAX.0 as f64 * 1e-12 / SECONDS_PER_DAY;
+        let needed = self.events as f64 / most_hz / SECONDS_PER_DAY;
+        (needed > days).then(|| {
+            format!(
+                "runs of {} events, which take {needed:.0} days of simulated time at the most that links \
+                 and hosts carry, allowed are {days:.0} days; ask for fewer events",
+                self.events
             )
         })
     }

@@ -62,10 +62,12 @@ mod tests {
     use crate::scenario::Switching;
 
     fn load(seconds: u64) -> Load {
+        load_at(DurationPs::from_ms(1), seconds)
+    }
+
+    fn load_at(interval: DurationPs, seconds: u64) -> Load {
         let mut load = Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(2048), 1);
-        load.arrival = Arrival::Fixed {
-            interval: DurationPs::from_ms(1),
-        };
+        load.arrival = Arrival::Fixed { interval };
         load.duration = DurationPs::from_ms(1_000 * seconds);
         load
     }
@@ -77,11 +79,10 @@ mod tests {
         }
     }
 
-    fn violations(plan: &BuilderNetwork, seconds: u64) -> Vec<String> {
+    fn violations(plan: &BuilderNetwork, load: &Load) -> Vec<String> {
         let topology = Topology::crossbar(4).unwrap();
-        let load = load(seconds);
-        assert_eq!(plan.validate(&topology, &load, &Switching::Wormhole, 1), []);
-        let outcome = plan.run(&topology, &load, &Switching::Wormhole, 1);
+        assert_eq!(plan.validate(&topology, load, &Switching::Wormhole, 1), []);
+        let outcome = plan.run(&topology, load, &Switching::Wormhole, 1);
         assert!(outcome.has_all_fragments());
         outcome.violations
     }
@@ -116,8 +117,23 @@ mod tests {
         };
         pushed.hosts.message = DurationPs::from_ms(1_000);
         for plan in [far, hasty, narrow, slow, late, pushed] {
-            assert_eq!(violations(&plan, 600), [""; 0], "{plan:?}");
+            assert_eq!(violations(&plan, &load(600)), [""; 0], "{plan:?}");
         }
+    }
+
+    /// A batch is a little longer than a second: each look comes ever later after a trigger, and from one
+    /// event to the next there is more time than any of them may take.
+    #[test]
+    fn triggers_that_are_rare_are_no_broken_promise() {
+        let mut plan = BuilderNetwork {
+            timeout: DurationNs(20 * DurationNs::MILLISECOND.0),
+            retry: DurationNs::MILLISECOND,
+            ..BuilderNetwork::default()
+        };
+        plan.hosts.event = DurationPs::from_ms(300);
+        let second = DurationPs::from_ms(1_000);
+        assert!(plan.patience(4, 4) < second);
+        assert_eq!(violations(&plan, &load_at(second, 33)), [""; 0]);
     }
 
     #[test]

@@ -209,7 +209,8 @@ impl<'t> NetworkWorld<'t> {
     }
 
     /// Hands a trigger to the event manager; false if it has no room.
-    fn give_trigger(&mut self, now: RunNs) -> bool {
+    fn give_trigger(&mut self, at: SimPs) -> bool {
+        let now = at.to_run_ns();
         let accepts = self.manager.accepts.as_ref();
         if self.manager.is_dead || accepts.is_some_and(|accepts| !accepts.has_room()) {
             return false;
@@ -226,6 +227,9 @@ impl<'t> NetworkWorld<'t> {
             },
         };
         let is_given = self.manager.unit.handle_message(now, &accept) == Handled::Taken;
+        if is_given && self.manager.given == self.tally.built {
+            self.check.open_first(at);
+        }
         self.manager.given += u64::from(is_given);
         if let Some(accepts) = self.manager.accepts.as_mut().filter(|_| is_given) {
             let is_kept = accepts.add(AcceptedTrigger {
@@ -246,7 +250,7 @@ impl<'t> NetworkWorld<'t> {
         loop {
             let mut is_new = false;
             if self.load.arrival == Arrival::Saturated {
-                while self.give_trigger(now) {
+                while self.give_trigger(s.now()) {
                     is_new = true;
                 }
             }
@@ -736,7 +740,7 @@ impl World for NetworkWorld<'_> {
                 self.take_buffered_step(number.into(), step, s);
             }
             NetworkEvent::Trigger => {
-                let is_given = self.give_trigger(now.to_run_ns());
+                let is_given = self.give_trigger(now);
                 self.tally.offer(now, !is_given);
                 if is_given {
                     self.pump_manager(s);

@@ -7,6 +7,8 @@
 //! The interval is that of independent batches. Of batches that are shorter than the memory of the
 //! network it would be too narrow, of some that are shorter than the round of a pattern too wide:
 //! where the means of 8 longer batches vary otherwise than independent ones would, those are taken.
+//! Where neighbours are alike, by more than chance, the interval is at least that of a sequence in
+//! which each batch takes over that share of its neighbour (Fishman, Management Science 18, 1971).
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -18,6 +20,11 @@ const BATCHES_MIN: usize = 8;
 /// Square of the error that longer batches give, over that of all batches, where these are
 /// independent: in 95 of 100 cases (analysis of variance of 8 groups of 2 or 4).
 const AS_INDEPENDENT: RangeInclusive<f64> = 0.3..=2.0;
+/// Correlation of neighbours that is more than chance, in its error for independent batches, the root
+/// of their number: 15 of 100 independent sequences have as much.
+const CORRELATION_ERRORS: f64 = 0.85;
+/// Most that is believed of a correlation: the interval is four times that of independent batches.
+const CORRELATION_MAX: f64 = 0.9;
 /// Student's t for 95 % of 1 to 6 degrees of freedom, for which the expansion is too far off.
 const STUDENT_95: [f64; 6] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447];
 /// Deviate of the normal distribution for 95 %.
@@ -59,19 +66,33 @@ impl Estimate {
                 converged: false,
             };
         }
-        let batches = independent(batches);
-        let error = standard_error(&batches);
-        let ci95 = student_95(batches.len() - 1) * error;
-        let (early, late) = batches.split_at(batches.len() / 2);
+        let (independent, is_round) = independent(batches);
+        let (early, late) = independent.split_at(independent.len() / 2);
         let errors = standard_error(early).hypot(standard_error(late));
         let trend = (self::mean(late) - self::mean(early)).abs();
         let is_flat = trend <= (TREND_ERRORS * errors).max(TREND_SHARE * mean.abs());
+        let mut ci95 = student_95(independent.len() - 1) * standard_error(&independent);
+        // With a trend all neighbours are alike for it; those in the round of a pattern are, too, and
+        // the rounds are the same.
+        if is_flat && !is_round {
+            ci95 = ci95.max(half_width_of_alike(batches));
+        }
         Self {
             mean,
             ci95,
             is_flat,
             // Nothing at all is no steady state: more often it is a run that was too short.
             converged: mean != 0.0 && is_flat && ci95 <= RELATIVE_HALF_WIDTH * mean.abs(),
+        }
+    }
+
+    /// The same with an interval that is wider by `by` to either side.
+    pub fn widened(self, by: f64) -> Self {
+        let ci95 = self.ci95 + by;
+        Self {
+            ci95,
+            converged: self.converged && ci95 <= RELATIVE_HALF_WIDTH * self.mean.abs(),
+            ..self
         }
     }
 
@@ -116,18 +137,47 @@ pub fn grows(values: &[f64], least: f64) -> bool {
     growth(late) > most && growth(late) >= GROWTH_GOES_ON * growth(early)
 }
 
-/// The batches, or 8 longer ones if those vary more or less than independent batches let expect.
-fn independent(batches: &[f64]) -> Cow<'_, [f64]> {
+/// The batches, or 8 longer ones if those vary more or less than independent batches let expect; and
+/// whether they vary less, as the rounds of a pattern do.
+fn independent(batches: &[f64]) -> (Cow<'_, [f64]>, bool) {
     let joined = batches.len() / BATCHES_MIN;
     if joined < 2 {
-        return Cow::Borrowed(batches);
+        return (Cow::Borrowed(batches), false);
     }
     let longer: Vec<f64> = batches.chunks_exact(joined).map(mean).collect();
-    let (error, of_longer) = (standard_error(batches), standard_error(&longer));
-    if error == 0.0 || AS_INDEPENDENT.contains(&(of_longer / error).powi(2)) {
-        return Cow::Borrowed(batches);
+    let square = (standard_error(&longer) / standard_error(batches)).powi(2);
+    // Not a number where all are equal.
+    if square.is_nan() || AS_INDEPENDENT.contains(&square) {
+        return (Cow::Borrowed(batches), false);
     }
-    Cow::Owned(longer)
+    (Cow::Owned(longer), square < *AS_INDEPENDENT.start())
+}
+
+/// Half width of the 95 % interval of a mean of batches that are like their neighbours as far as those
+/// show: `r` of the correlation makes `(1 - r) / (1 + r)` times as many independent ones of them.
+fn half_width_of_alike(batches: &[f64]) -> f64 {
+    let n = batches.len() as f64;
+    let correlation = correlation_of_neighbours(batches);
+    if correlation * n.sqrt() < CORRELATION_ERRORS {
+        return student_95(batches.len() - 1) * standard_error(batches);
+    }
+    let correlation = correlation.min(CORRELATION_MAX);
+    let inflation = (1.0 + correlation) / (1.0 - correlation);
+    let freedom = ((n - 1.0) / inflation) as usize;
+    student_95(freedom.max(2)) * standard_error(batches) * inflation.sqrt()
+}
+
+/// Correlation of each batch with the next one, 0 where they are all equal. That of few batches comes
+/// out too small by one over their number, since their mean is taken from them.
+fn correlation_of_neighbours(batches: &[f64]) -> f64 {
+    let mean = mean(batches);
+    let squares: f64 = batches.iter().map(|v| (v - mean) * (v - mean)).sum();
+    let pairs = batches.windows(2);
+    let products: f64 = pairs.map(|p| (p[0] - mean) * (p[1] - mean)).sum();
+    if squares == 0.0 {
+        return 0.0;
+    }
+    products / squares + 1.0 / batches.len() as f64
 }
 
 /// Student's t for 95 %, from 1 degree of freedom on: from 7 on by its expansion, right to 0.1 % there.
@@ -190,6 +240,23 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_is_widened_too_much_is_no_steady_state() {
+        let narrow = Estimate::of(
+            &noise(7)
+                .take(32)
+                .map(|n| 10.0 + 0.1 * n)
+                .collect::<Vec<_>>(),
+        );
+        assert!(narrow.converged, "{narrow:?}");
+        let room = RELATIVE_HALF_WIDTH * narrow.mean - narrow.ci95;
+        let still = narrow.widened(0.9 * room);
+        assert!(still.converged && still.is_flat, "{still:?}");
+        let wide = narrow.widened(1.1 * room);
+        assert!(!wide.converged && wide.is_flat, "{wide:?}");
+        assert!(wide.ci95 > still.ci95 && (wide.mean - narrow.mean).abs() < 1e-12);
+    }
+
+    #[test]
     fn what_grows_grows_on_and_more_than_by_chance() {
         let values =
             |value: fn(f64) -> f64| -> Vec<f64> { (0..32).map(|i| value(f64::from(i))).collect() };
@@ -219,17 +286,54 @@ mod tests {
         let naive = student_95(31) * standard_error(&levels);
         assert!(alike.ci95 > 2.0 * naive, "{alike:?}, {naive}");
         // Independent ones are left alone.
-        let mut state = 7_u64;
-        let noise: Vec<f64> = (0..32)
-            .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                (state >> 40) as f64
-            })
-            .collect();
+        let noise: Vec<f64> = noise(7).take(32).collect();
         let left = student_95(31) * standard_error(&noise);
         assert_eq!(Estimate::of(&noise).ci95, left);
+    }
+
+    /// Independent numbers around 0.
+    fn noise(seed: u64) -> impl Iterator<Item = f64> {
+        let mut state = seed;
+        std::iter::repeat_with(move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / (1 << 23) as f64 - 1.0
+        })
+    }
+
+    /// In how many of 1000 sequences without a trend the interval of 32 batches holds the true mean, 0,
+    /// and how wide it is over that of independent batches; each takes over a share of the one before.
+    fn held_and_width(share: f64) -> (usize, f64) {
+        let (mut held, mut flat, mut width, mut naive) = (0, 0, 0.0, 0.0);
+        for seed in 0..1000 {
+            let mut value = 0.0;
+            let alike = noise(seed * 7919 + 1).map(|number| {
+                value = share * value + number;
+                value
+            });
+            let batches: Vec<f64> = alike.skip(100).take(32).collect();
+            let estimate = Estimate::of(&batches);
+            if !estimate.is_flat {
+                continue;
+            }
+            flat += 1;
+            held += usize::from(estimate.mean.abs() <= estimate.ci95);
+            width += estimate.ci95;
+            naive += student_95(31) * standard_error(&batches);
+        }
+        assert!(flat > 800, "{flat}");
+        (1000 * held / flat, width / naive)
+    }
+
+    #[test]
+    fn the_interval_holds_the_mean_as_often_as_it_says_where_batches_are_like_their_neighbours() {
+        let (held, width) = held_and_width(0.0);
+        assert!(held >= 940 && width < 1.1, "independent: {held}, {width}");
+        for (share, least) in [(0.2, 910), (0.4, 900), (0.6, 880)] {
+            let (held, _) = held_and_width(share);
+            assert!(held >= least, "{share} of the one before: {held}");
+        }
     }
 
     /// Each start is steady to a thousandth, and they differ by a tenth.

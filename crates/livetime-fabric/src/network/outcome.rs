@@ -225,10 +225,10 @@ impl Tally {
         let series = self.wire_bytes.iter().take(batches).map(efficiency);
         let series: Vec<f64> = series.collect();
         let seconds = counted.0.max(1) as f64 * 1e-12;
-        let mut estimate = Estimate::of(&series);
         // Packets count when they are whole: of each node one more or less than its link carried
         // meanwhile.
-        estimate.ci95 += self.link_time.0 as f64 / counted.0.max(1) as f64;
+        let packet = self.link_time.0 as f64 / counted.0.max(1) as f64;
+        let estimate = Estimate::of(&series).widened(packet);
         let waits = self.mean_waits().unwrap_or_default();
         let growth = GROWTH_PACKETS_MIN * self.packet_time.0 as f64;
         let at_end = waits.last().copied().unwrap_or_default();

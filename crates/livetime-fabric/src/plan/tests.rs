@@ -359,15 +359,19 @@ fn names_say_where_a_network_is_not_that_of_a_scenario_without_more_keys() {
 #[test]
 fn bad_requests_are_refused() {
     type Change = fn(&mut PlanRequest);
-    let cases: [(&str, Change); 8] = [
+    let cases: [(&str, Change); 10] = [
         ("1 sources", |r| r.sources = 1),
         ("list without sizes", |r| r.sizes = SizeLaw::Trace(vec![])),
         ("rate of 0", |r| r.rate_hz = 0.0),
+        ("rate of 0.0009", |r| r.rate_hz = 9e-4),
         ("link of 5", |r| r.link_bits_per_s = 5),
         ("blocks of 1", |r| r.block_bytes = 1),
         ("packets of 9", |r| r.mtu = 9),
         ("in packets of up to 1500", |r| r.mtu = 1500),
         ("buffers of 9", |r| r.buffer_bytes = 9),
+        ("which take 71 days", |r| {
+            (r.events, r.sizes, r.link_bits_per_s) = (10_000_000, SizeLaw::Fixed(76_800), 1_000_000)
+        }),
     ];
     for (part, change) in cases {
         let mut wrong = request();
@@ -382,6 +386,40 @@ fn bad_requests_are_refused() {
         ..request()
     };
     assert_eq!(no_blocks.problem(), None);
+}
+
+/// Longer than simulated time can be: what is left of them is run.
+#[test]
+fn a_run_that_would_take_longer_than_time_is_as_long_as_it_may_be() {
+    let asked = PlanRequest {
+        sources: 2,
+        builders: 1,
+        sizes: SizeLaw::Fixed(16 << 20),
+        link_bits_per_s: 100_000_000,
+        buffer_bytes: 32 << 20,
+        events: 10_000_000,
+        ..request()
+    };
+    let problem = asked.problem().unwrap();
+    assert!(problem.contains("which take 311 days"), "{problem}");
+    let candidate = candidates(&asked).remove(0);
+    let topology = candidate.choice.build().unwrap();
+    let search = Search::new(&asked, &candidate, topology, &|_| {});
+    let setting = |interval| search::Setting {
+        interval,
+        ..search.first_setting()
+    };
+    for interval in [DurationPs::ZERO, DurationPs::from_ms(1), DurationPs::MAX] {
+        for expected_hz in [0.37, 1e-9, f64::MIN_POSITIVE] {
+            let builder = search.builder(setting(interval));
+            let (warm_up, duration) = search.times(&builder, search.long(expected_hz));
+            let share = (warm_up + duration).0 as f64 / trial::TIME_MAX.0 as f64;
+            assert!(
+                (0.99..2.0).contains(&share),
+                "{interval} {expected_hz} {warm_up} {duration}"
+            );
+        }
+    }
 }
 
 #[test]

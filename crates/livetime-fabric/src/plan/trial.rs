@@ -22,6 +22,9 @@ const BUSY: f64 = 0.9;
 const NEARLY: f64 = 0.05;
 /// Fragments of a short and of a judged run at most, unless there are many nodes.
 const FRAGMENTS: [u64; 2] = [200_000, 2_000_000];
+/// Simulated time of a run at most, and of its warm-up: a quarter of what there is of time, so that what
+/// is rounded up to whole parts of a run ends before time does.
+pub(super) const TIME_MAX: DurationPs = DurationPs(u64::MAX / 4);
 /// Packets of a run with a barrel shifter at most, empty blocks included, unless there are many nodes
 /// or events take longer.
 const BLOCKS_MAX: u64 = 4_000_000;
@@ -256,7 +259,11 @@ impl Search<'_> {
     }
 
     /// How long it warms up, and how long events are counted.
-    fn times(&self, builder: &BuilderNetwork, length: Length) -> (DurationPs, DurationPs) {
+    pub(super) fn times(
+        &self,
+        builder: &BuilderNetwork,
+        length: Length,
+    ) -> (DurationPs, DurationPs) {
         let request = self.request;
         let held = u64::from(builder.credits) * u64::from(request.builders);
         let [warm, counted, filling] = length.fill.map(|times| (times * held as f64) as u64);
@@ -273,15 +280,21 @@ impl Search<'_> {
             let blocks_max = length.longer * BLOCKS_MAX.max(48 * self.pairs()) as f64;
             seconds = seconds.min(blocks_max / blocks_hz / sources as f64);
         }
+        // An event that takes that long may be built in none of it, which is then what the run says.
         seconds = seconds.max(4e-12 * self.event_time().0 as f64);
+        seconds = seconds.min(1e-12 * TIME_MAX.0 as f64);
         let share = warm as f64 / (warm + counted) as f64;
         let duration = (seconds * (1.0 - share) * 1e12) as u64 + 1;
         // Builder units look at moments of their own: in an interval there are as many looks.
         let looks = (u64::from(request.builders) / LOOKS_MIN).max(1);
-        let unit = (builder.hosts.interval.0 * length.parts / looks).max(1);
+        let unit = (builder.hosts.interval * length.parts).0 / looks;
+        let duration = match unit > TIME_MAX.0 {
+            true => duration,
+            false => duration.next_multiple_of(unit.max(1)),
+        };
         (
             DurationPs((seconds * share * 1e12) as u64),
-            DurationPs(duration.next_multiple_of(unit)),
+            DurationPs(duration),
         )
     }
 

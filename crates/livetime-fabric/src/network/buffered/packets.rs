@@ -8,7 +8,7 @@ use crate::time::SimPs;
 /// No packet.
 const NONE: u32 = u32::MAX;
 
-/// Packets by number; the free ones form a list through `next`.
+/// Packets by number.
 #[derive(Default)]
 pub(super) struct Packets {
     pub(super) source: Vec<u32>,
@@ -21,11 +21,13 @@ pub(super) struct Packets {
     /// Place in the route of the link to take next.
     pub(super) hop: Vec<u8>,
     pub(super) arrived: Vec<SimPs>,
-    /// The next one in the queue, in the list of heads of a link, or among the free.
+    /// The next one in the queue.
     pub(super) next_queued: Vec<u32>,
+    /// The next one in the list of heads that wait for a link.
     pub(super) next_waiting: Vec<u32>,
     /// Routes, `stride` links each.
     pub(super) route: Vec<u32>,
+    /// Numbers that no packet has.
     pub(super) free: Vec<u32>,
 }
 
