@@ -76,18 +76,10 @@ pub fn recover_part<R: Read + Seek, W: Write>(
     let begin = reader.begin().filter(|begin| begin.is_known()).cloned();
     let begin = begin.or_else(|| begin_by_others().filter(of_run));
     let begin = begin.unwrap_or_else(|| RunBegin::new(run));
-    // An input shorter than the largest event allowed holds none longer than itself.
-    let largest = usize::try_from(reader.input_bytes()).unwrap_or(usize::MAX);
-    let limits = WriterLimits {
-        event_bytes_max: largest.clamp(1 << 10, 1 << 30),
-        events_indexed_max: (largest / 64).clamp(1, 1 << 28),
-        chunks_indexed_max: (reader.chunk_count() + largest / (1 << 20) + 3).clamp(1, 1 << 28),
-        ..WriterLimits::default()
-    };
-    let mut writer = RunWriter::new(output, &begin, limits)?;
+    reader.find_displaced()?;
+    let mut writer = copy_writer(&reader, output, &begin)?;
     let mut last_time = RunNs(0);
     let mut has_histograms = false;
-    reader.find_displaced()?;
     reader.read_cut_end();
     reader.compare_frames();
     for chunk in 0..reader.place_count() {
@@ -119,6 +111,25 @@ pub fn recover_part<R: Read + Seek, W: Write>(
         end,
     };
     Ok((writer.into_inner(), recovered))
+}
+
+/// Starts a copy of what a reader will read. The length of a file may be that of a hole in it, so it
+/// bounds the memory and reserves none.
+fn copy_writer<R: Read + Seek, W: Write>(
+    reader: &RunReader<R>,
+    output: W,
+    begin: &RunBegin,
+) -> Result<RunWriter<W>, WriteError> {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let all = size(reader.input_bytes());
+    let limits = WriterLimits {
+        // An event is in one place.
+        event_bytes_max: size(reader.place_bytes_max()).clamp(1 << 10, 1 << 30),
+        events_indexed_max: (all / 64).clamp(1, 1 << 28),
+        chunks_indexed_max: (reader.chunk_count() + all / (1 << 20) + 3).clamp(1, 1 << 28),
+        ..WriterLimits::default()
+    };
+    RunWriter::with_growing_indexes(output, begin, limits)
 }
 
 /// Copies the events and histograms of the chunk that is loaded; whether it has histograms.
@@ -198,4 +209,106 @@ fn recovered_end<R: Read + Seek>(
     // A copy of a file with nothing wrong is what that is.
     end.recovered |= !is_whole || reader.damage().total() > 0;
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::SeekFrom;
+
+    use livetime_wire::event::EventHeader;
+    use livetime_wire::{L2Mask, RunNumber};
+
+    use super::*;
+    use crate::mcap_record::{FOOTER_BYTES, Footer, MAGIC};
+    use crate::run_reader::IndexOrigin;
+
+    const RUN: RunNumber = RunNumber(7);
+    const HOLE_BYTES: u64 = 64 << 30;
+
+    /// A file with a hole before its summary.
+    struct Holed {
+        before: Vec<u8>,
+        behind: Vec<u8>,
+        at: u64,
+    }
+
+    impl Holed {
+        /// A finished file of ten events.
+        fn new() -> Self {
+            let begin = RunBegin::new(RUN);
+            let limits = WriterLimits::default();
+            let mut writer = RunWriter::new(Vec::new(), &begin, limits).unwrap();
+            for number in 1..=10 {
+                let (trigger, time) = (TriggerNumber(number), RunNs(number));
+                let header = EventHeader {
+                    run: RUN,
+                    trigger,
+                    triggered_at: time,
+                    mask: L2Mask(1),
+                    filter_reason: 0,
+                    streams: 0,
+                };
+                let mut words = Vec::new();
+                header.emit(&[], &[], &mut words);
+                writer.write_event(trigger, time, &[&words]).unwrap();
+            }
+            let end = RunEnd::new(RUN, Condition::GOOD, "test", 11);
+            writer.finish(&end).unwrap();
+            let mut before = writer.into_inner();
+            let footer = Footer::parse(before.last_chunk().unwrap()).unwrap();
+            let mut behind = before.split_off(footer.summary_start as usize);
+            behind.truncate(behind.len() - FOOTER_BYTES - MAGIC.len());
+            let [summary, offsets] = [footer.summary_start, footer.offsets_start];
+            Footer::put(&mut behind, 0, summary + HOLE_BYTES, offsets + HOLE_BYTES);
+            let at = 0;
+            Self { before, behind, at }
+        }
+    }
+
+    impl Read for Holed {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let hole_at = self.before.len() as u64;
+            let hole_end = hole_at + HOLE_BYTES;
+            let count = if self.at < hole_at {
+                (&self.before[self.at as usize..]).read(out)?
+            } else if self.at < hole_end {
+                let count = (hole_end - self.at).min(out.len() as u64) as usize;
+                out[..count].fill(0);
+                count
+            } else {
+                (&self.behind[(self.at - hole_end) as usize..]).read(out)?
+            };
+            self.at += count as u64;
+            Ok(count)
+        }
+    }
+
+    impl Seek for Holed {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            let bytes = (self.before.len() + self.behind.len()) as u64 + HOLE_BYTES;
+            let at = match to {
+                SeekFrom::Start(at) => Some(at),
+                SeekFrom::End(by) => bytes.checked_add_signed(by),
+                SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            };
+            self.at = at.unwrap();
+            Ok(self.at)
+        }
+    }
+
+    /// Its length would be that of many large events.
+    #[test]
+    fn a_copy_of_a_file_with_a_hole_reserves_memory_for_what_is_there() {
+        let reader = RunReader::open(Holed::new()).unwrap();
+        assert_eq!(reader.origin(), IndexOrigin::Summary);
+        assert!(reader.input_bytes() > HOLE_BYTES);
+        let begin = RunBegin::new(RUN);
+        let mut writer = copy_writer(&reader, Vec::new(), &begin).unwrap();
+        let reserved = writer.reserved_bytes();
+        assert!(reserved < 8 << 20, "{reserved} bytes");
+        let (copy, recovered) = recover(Holed::new(), Vec::new()).unwrap();
+        let said = (recovered.file.events_stored, recovered.events_missing);
+        assert_eq!(said, (10, 0));
+        assert!(recovered.file.indexed && copy.len() < 64 << 10);
+    }
 }

@@ -247,10 +247,14 @@ pub struct RunReader<R> {
     salvaged: Option<(usize, Salvage)>,
     known: KnownTriggers,
     moved: MovedEvents,
+    /// Whether begin- and end-of-run record were read out of the chunks that are known.
+    records_read: bool,
     /// Whether the chunks of the summary were looked for at their places.
     places_compared: bool,
     /// The index of a file whose chunks are not at their places.
     told: Option<EventIndex>,
+    /// Where that is, until it was read.
+    told_place: Option<(u64, u64)>,
     /// Whether events of a chunk that is cut off are read as well.
     with_cut_end: bool,
     /// Whether chunks are compared with what is around them when they are loaded.
@@ -348,8 +352,10 @@ impl<R: Read + Seek> RunReader<R> {
             salvaged: None,
             known: KnownTriggers::default(),
             moved: MovedEvents::default(),
+            records_read: false,
             places_compared: false,
             told: None,
+            told_place: None,
             with_cut_end: false,
             compares_frames: false,
             cursor: (0, 0),
@@ -398,6 +404,14 @@ impl<R: Read + Seek> RunReader<R> {
     /// Number of chunks and of gaps between them that may hold events.
     pub(crate) fn place_count(&self) -> usize {
         self.chunks.len()
+    }
+
+    /// Bytes of the largest of these that is there in whole: no event of the file is larger.
+    pub(crate) fn place_bytes_max(&self) -> u64 {
+        let end_of = |place: &ChunkPlace| place.offset.saturating_add(place.record_bytes());
+        let places = self.chunks.iter();
+        let whole = places.filter(|place| end_of(place) <= self.input_bytes);
+        whole.map(|place| place.data_bytes).max().unwrap_or(0)
     }
 
     /// Reads the events of a chunk that is cut off at the end of the file as well; not for a file
@@ -661,8 +675,12 @@ impl<R: Read + Seek> RunReader<R> {
         Ok(false)
     }
 
-    /// Reads the begin- and end-of-run records out of the chunks that hold them.
+    /// Reads the begin- and end-of-run records out of the chunks that hold them, once for these chunks;
+    /// after an error it reads them when it is asked next.
     fn read_records(&mut self) -> io::Result<()> {
+        if self.records_read {
+            return Ok(());
+        }
         for chunk in 0..self.chunks.len() {
             let place = self.chunks[chunk];
             let wanted = (self.begin.is_none() && place.has(Channel::Begin))
@@ -684,6 +702,7 @@ impl<R: Read + Seek> RunReader<R> {
                 self.damage_chunk(chunk, DamageReason::Json);
             }
         }
+        self.records_read = true;
         Ok(())
     }
 

@@ -137,7 +137,8 @@ struct Refused {
 struct Search {
     input_bytes: u64,
     budget: u64,
-    exhausted_at: Option<u64>,
+    /// Whether it ended before all was searched: what lies behind the last chunk then was not read.
+    is_exhausted: bool,
     chunks: Vec<ScannedChunk>,
     refused: BTreeMap<u64, Refused>,
     /// Whole chunks that are not taken, start and end: their events are none that are missing.
@@ -153,7 +154,7 @@ impl Search {
         Self {
             input_bytes,
             budget,
-            exhausted_at: None,
+            is_exhausted: false,
             chunks: Vec::new(),
             refused: BTreeMap::new(),
             strangers: Vec::new(),
@@ -171,7 +172,7 @@ impl Search {
             if let Some(end) = self.chunk_in_window(input, at, window.bytes())? {
                 at = end;
                 window_bytes = WINDOW_BYTES_MIN;
-            } else if self.exhausted_at.is_some() {
+            } else if self.is_exhausted {
                 return Ok(());
             } else {
                 // The last bytes may be the start of a header.
@@ -215,7 +216,7 @@ impl Search {
                 }
             }
             if self.budget == 0 {
-                self.exhausted_at = Some(offset);
+                self.is_exhausted = true;
                 return Ok(None);
             }
         }
@@ -349,7 +350,7 @@ fn report_gaps<R: Read + Seek>(
         if start == end {
             continue;
         }
-        let exhausted = search.exhausted_at.is_some_and(|at| at >= start);
+        let exhausted = at_file_end && search.is_exhausted;
         let reason = match search.refused.get(&start) {
             _ if exhausted => DamageReason::ScanBudget,
             Some(refused) => refused.reason,
@@ -418,11 +419,12 @@ fn may_hold_events(chunks: &[ScannedChunk], index: usize) -> bool {
     }
 }
 
-/// Adds the bytes from `start` to `end` without the chunks in them that are not of this file.
+/// Adds the bytes from `start` to `end` without the chunks in them that are not of this file; these are
+/// in the order of the file.
 fn put_gaps(strangers: &[(u64, u64)], start: u64, end: u64, at_end: bool, gaps: &mut Vec<Gap>) {
-    let inside = strangers
-        .iter()
-        .filter(|(from, to)| *from >= start && *to <= end);
+    let first = strangers.partition_point(|(from, _)| *from < start);
+    let behind = strangers[first..].iter();
+    let inside = behind.take_while(|(_, to)| *to <= end);
     let mut at = start;
     for (from, to) in inside.copied().chain([(end, end)]) {
         while at < from {
@@ -526,4 +528,28 @@ fn known_records_end<R: Read + Seek>(
         }
     }
     Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_what_lies_beside_the_strangers_in_them() {
+        let strangers = [(10, 20), (20, 25), (40, 60), (60, 61), (80, 90)];
+        for start in 0..100 {
+            for end in start..100 {
+                let mut gaps = Vec::new();
+                put_gaps(&strangers, start, end, false, &mut gaps);
+                let mut covered = gaps
+                    .iter()
+                    .flat_map(|gap| gap.offset..gap.offset + gap.bytes);
+                let is_inside = |(from, to): &&(u64, u64)| *from >= start && *to <= end;
+                let inside: Vec<_> = strangers.iter().filter(is_inside).collect();
+                let is_strange = |at: &u64| inside.iter().any(|(a, b)| (a..b).contains(&at));
+                let mut expected = (start..end).filter(|at| !is_strange(at));
+                assert!(expected.by_ref().eq(covered.by_ref()), "{start}..{end}");
+            }
+        }
+    }
 }

@@ -229,6 +229,27 @@ impl<W: Write> RunWriter<W> {
     /// # Panics
     /// If `limits` do not pass [`WriterLimits::validate`].
     pub fn new(output: W, begin: &RunBegin, limits: WriterLimits) -> Result<Self, WriteError> {
+        let reserved = (limits.chunks_indexed_max, limits.events_indexed_max);
+        Self::with_reserved(output, begin, limits, reserved)
+    }
+
+    /// As [`RunWriter::new`], with indexes that grow up to their limits: for a copy, which is no data
+    /// path, and whose limits are by the length of a file that may hold little.
+    pub(crate) fn with_growing_indexes(
+        output: W,
+        begin: &RunBegin,
+        limits: WriterLimits,
+    ) -> Result<Self, WriteError> {
+        Self::with_reserved(output, begin, limits, (0, 0))
+    }
+
+    /// Starts with room for so many entries in the indexes of chunks and of events.
+    fn with_reserved(
+        output: W,
+        begin: &RunBegin,
+        limits: WriterLimits,
+        (chunks, events): (usize, usize),
+    ) -> Result<Self, WriteError> {
         assert!(
             limits.validate().is_empty(),
             "the limits were checked with the configuration"
@@ -242,8 +263,8 @@ impl<W: Write> RunWriter<W> {
             state: State::Open,
             events_indexed: true,
             end_written: false,
-            chunk_index: Vec::with_capacity(limits.chunks_indexed_max),
-            event_index: Vec::with_capacity(limits.events_indexed_max),
+            chunk_index: Vec::with_capacity(chunks),
+            event_index: Vec::with_capacity(events),
             chunks: 0,
             bytes_complete: 0,
             events_given: 0,
@@ -396,7 +417,6 @@ impl<W: Write> RunWriter<W> {
             let json = serde_json::to_vec(&end).expect("an end record is strings and numbers");
             self.push_json(Channel::End, RunNs(end.time_ns), &json);
             self.close_chunk()?;
-            self.end_written = true;
         }
         let chunks_end = self.bytes_complete;
         if let Err(error) = self.finish_after_chunks() {
@@ -594,6 +614,14 @@ impl<W: Write> RunWriter<W> {
         self.bytes_complete
     }
 
+    /// Bytes of memory that are reserved for the indexes and a chunk, which is emptied.
+    #[cfg(test)]
+    pub(crate) fn reserved_bytes(&mut self) -> usize {
+        let of_events = self.event_index.capacity() * size_of::<EventPlace>();
+        let of_chunks = self.chunk_index.capacity() * size_of::<ChunkIndex>();
+        of_events + of_chunks + self.chunk.scratch().capacity()
+    }
+
     fn check_open(&self) -> Result<(), WriteError> {
         match self.state {
             State::Open => Ok(()),
@@ -676,6 +704,8 @@ impl<W: Write> RunWriter<W> {
 
     fn account_chunk(&mut self, index: &ChunkIndex) {
         let events = self.chunk.count(Channel::Events);
+        // Also where the disk was full at its message indexes, or a retry has put it out.
+        self.end_written |= self.chunk.count(Channel::End) > 0;
         self.chunks += 1;
         self.events_stored += events;
         self.event_bytes += self.event_bytes_in_chunk;

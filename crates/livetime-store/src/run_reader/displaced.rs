@@ -37,13 +37,14 @@ impl ChunkPlace {
 
 impl<R: Read + Seek> RunReader<R> {
     /// Scans the file if its summary names places at which other chunks lie, or none; reading
-    /// starts anew then. It looks once.
+    /// starts anew then. It looks once; after an error it goes on where that came.
     pub(crate) fn find_displaced(&mut self) -> io::Result<()> {
         if self.origin != IndexOrigin::Summary || self.places_compared {
-            return Ok(());
+            self.read_told()?;
+            return self.read_records();
         }
-        self.places_compared = true;
         if !self.has_displaced()? {
+            self.places_compared = true;
             return Ok(());
         }
         let wanted = self.wanted();
@@ -51,19 +52,31 @@ impl<R: Read + Seek> RunReader<R> {
         let mut entries = found.damage.entries().iter();
         if entries.any(|damage| damage.reason == DamageReason::ScanBudget) {
             // The places of the summary are more than what was read.
+            self.places_compared = true;
             return Ok(());
         }
         let index_place = self.index_place;
         self.take_scan(found);
-        if !matches!(self.wanted(), Wanted::AnyRun) {
-            // Where no message is left around an event, it may still be where it was written to.
-            self.index_place = index_place;
-            self.told = self.read_index()?;
-            self.index_place = None;
-        }
+        self.told_place = index_place.filter(|_| !matches!(self.wanted(), Wanted::AnyRun));
         // With its summary the file is not being written any more.
         self.with_cut_end = true;
+        self.read_told()?;
         self.read_records()
+    }
+
+    /// Reads the index of a file whose chunks are not at their places: where no message is left around
+    /// an event, it may still be where it was written to.
+    fn read_told(&mut self) -> io::Result<()> {
+        if self.told_place.is_none() {
+            return Ok(());
+        }
+        self.index_place = self.told_place;
+        let told = self.read_index();
+        // No other event is at the place that it tells.
+        self.index_place = None;
+        self.told = told?;
+        self.told_place = None;
+        Ok(())
     }
 
     /// Reads from now on what a scan of the whole file has found.
@@ -81,6 +94,7 @@ impl<R: Read + Seek> RunReader<R> {
         self.summary_start = None;
         self.index = None;
         self.index_of_whole = None;
+        self.records_read = false;
         self.begin = None;
         self.end = None;
         self.loaded = None;

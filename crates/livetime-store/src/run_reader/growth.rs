@@ -26,16 +26,21 @@ impl<R: Read + Seek> RunReader<R> {
     pub fn refresh(&mut self) -> io::Result<()> {
         let is_chunk = |place: &ChunkPlace| place.kind == PlaceKind::Chunk;
         let settled = self.chunks.iter().rposition(is_chunk);
-        let before = self.chunks.split_off(settled.map_or(0, |last| last + 1));
-        let ends = self.chunks.iter();
+        let settled = settled.map_or(0, |last| last + 1);
+        let ends = self.chunks[..settled].iter();
         let ends = ends.map(|chunk| chunk.offset + chunk.record_bytes());
         let from = ends.max().unwrap_or(0);
         let wanted = self.wanted();
+        // What is known stays as it is where this fails.
         let found = scan(&mut self.input, from, wanted)?;
-        let new = self.new_places(&found);
+        let mut new = self.new_places(&found);
+        let before = self.chunks.split_off(settled);
+        split_as_before(&mut new, &before);
         if self.is_as_it_was(&found) && is_same(&before, &new) {
             // Nor is anything to be judged anew: what was found while reading stays listed as it was.
             self.chunks.extend(before);
+            // But for records that an input did not give.
+            self.read_records()?;
             self.note_unreadable();
             return Ok(());
         }
@@ -56,8 +61,9 @@ impl<R: Read + Seek> RunReader<R> {
         if self.chunks.len() > kept || before.len() > same {
             self.index = None;
             self.index_of_whole = None;
-            self.read_records()?;
+            self.records_read = false;
         }
+        self.read_records()?;
         self.note_unreadable();
         Ok(())
     }
@@ -98,6 +104,26 @@ impl<R: Read + Seek> RunReader<R> {
         });
         found.entries().iter().for_each(|found| damage.push(*found));
         self.take_damage(damage);
+    }
+}
+
+/// Splits gaps where known ones end. The gap of a damaged chunk goes on to the next chunk, which was not
+/// there when its events were handed out.
+fn split_as_before(new: &mut Vec<ChunkPlace>, before: &[ChunkPlace]) {
+    for (at, old) in before.iter().enumerate() {
+        let Some(now) = new.get(at).copied() else {
+            return;
+        };
+        let data_bytes = old.data_bytes;
+        let kept = ChunkPlace { data_bytes, ..now };
+        if kept.is_same_gap(old) && now.data_bytes > data_bytes {
+            let rest = ChunkPlace {
+                offset: now.offset + data_bytes,
+                data_bytes: now.data_bytes - data_bytes,
+                ..now
+            };
+            new.splice(at..=at, [kept, rest]);
+        }
     }
 }
 

@@ -423,11 +423,10 @@ fn foreign_and_empty_files_are_refused() {
     }
 }
 
-#[test]
-fn hostile_file_of_false_chunks_is_given_up_on() {
-    // Each header claims all the rest of the file; checking every one would take hours at 1 GB.
-    let mut hostile = mcap::MAGIC.to_vec();
-    let total = 4_000_000u64;
+/// Appends headers that each claim all the rest of the file; checking every one would take hours at
+/// 1 GB.
+fn put_false_chunks(hostile: &mut Vec<u8>) {
+    let total = hostile.len() as u64 + 4_000_000;
     while (hostile.len() as u64) < total {
         let data = total - hostile.len() as u64 - 49.min(total - hostile.len() as u64);
         hostile.push(6);
@@ -437,9 +436,46 @@ fn hostile_file_of_false_chunks_is_given_up_on() {
         hostile.extend_from_slice(&[0; 8]);
         hostile.extend_from_slice(&data.to_le_bytes());
     }
+}
+
+#[test]
+fn hostile_file_of_false_chunks_is_given_up_on() {
+    let mut hostile = mcap::MAGIC.to_vec();
+    put_false_chunks(&mut hostile);
     let scanned = scan(&mut Cursor::new(&hostile), 0, Wanted::AnyRun).unwrap();
     assert_eq!(scanned.chunks, []);
     assert_eq!(scanned.damage.entries()[0].reason, DamageReason::ScanBudget);
+}
+
+/// What was searched before a reader gave up keeps its name, and its events.
+#[test]
+fn false_chunks_behind_a_file_hide_none_of_its_damage() {
+    let written = events(&mut Random::new(26), 100, 150);
+    let mut bytes = file(&written, 8192);
+    let chunks = chunk_places(&bytes);
+    let (start, size) = chunks[5];
+    bytes[start + size / 2] ^= 4;
+    let file_bytes = bytes.len();
+    put_false_chunks(&mut bytes);
+    let scanned = scan(&mut Cursor::new(&bytes), 0, Wanted::AnyRun).unwrap();
+    assert_eq!(scanned.chunks.len() + 1, chunks.len());
+    let (flipped, rest) = match scanned.damage.entries() {
+        [flipped, .., rest] => (flipped, rest),
+        few => panic!("{few:?}"),
+    };
+    assert_eq!(flipped.offset, start as u64);
+    let reason = flipped.reason;
+    assert!(
+        matches!(reason, DamageReason::ChunkChecksum { .. }),
+        "{flipped}"
+    );
+    assert_eq!(rest.reason, DamageReason::ScanBudget);
+    assert_eq!(rest.offset + rest.bytes, bytes.len() as u64);
+    assert!(scanned.gaps.iter().any(|gap| gap.offset == start as u64));
+    let mut reader = support::open(&bytes);
+    let found = read_back(&mut reader, &written);
+    assert_eq!(found.len() + 1, written.len(), "of {file_bytes} bytes");
+    assert_eq!(reader.events_missing(), 1);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::io::Cursor;
 use livetime_store::{Condition, RunEnd, RunReader, RunWriter, WriteError, inspect};
 use livetime_wire::{RunNs, TriggerNumber};
 
-use crate::support::{self, Events, FullDisk, RUN, Random, begin, events, read_back, small_chunks};
+use crate::support::{
+    self, Events, FullDisk, RUN, Random, begin, chunk_places, events, read_back, small_chunks,
+};
 
 fn end() -> RunEnd {
     RunEnd::new(RUN, Condition::INTERRUPTED, "disk full", 1)
@@ -157,4 +159,43 @@ fn what_failed_is_tried_again_once_there_is_room_and_no_event_is_lost() {
         assert!(inspect(&mut reader).unwrap().is_good());
     }
     assert!(retried > 50, "only {retried} disks were full");
+}
+
+/// The end-of-run record is there once, wherever in its chunk the disk was full.
+#[test]
+fn a_disk_that_is_full_at_the_end_of_run_record_has_it_once() {
+    let written = events(&mut Random::new(24), 20, 120);
+    let whole = write_all(usize::MAX / 2, &written).unwrap().0;
+    let whole = whole.into_inner().bytes;
+    let chunks = chunk_places(&whole);
+    let (start, bytes) = *chunks.last().unwrap();
+    let cut = |disk: &mut FullDisk, bytes: u64| {
+        disk.bytes.truncate(bytes as usize);
+        Ok(())
+    };
+    // Its message indexes, and the start of the event index, lie behind it.
+    let capacities = (start..start + bytes).step_by(61);
+    for capacity in capacities.chain(start + bytes..start + bytes + 200) {
+        for is_retried in [false, true] {
+            let what = format!("full after {capacity} bytes, retried: {is_retried}");
+            let (mut writer, finished) = write_all(capacity, &written).unwrap();
+            assert!(!finished, "{what}");
+            writer.output_mut().capacity = usize::MAX / 2;
+            match is_retried {
+                true => writer.retry(cut).unwrap(),
+                false => writer.rewind_to_complete(cut).unwrap(),
+            }
+            let summary = writer.finish(&end()).unwrap();
+            assert_eq!(summary.chunks, chunks.len() as u64, "{what}");
+            assert_eq!(summary.events_lost, 0, "{what}");
+            let bytes = writer.into_inner().bytes;
+            let messages = mcap::MessageStream::new(&bytes).unwrap();
+            let is_end = |message: &mcap::Message<'_>| message.channel.topic.as_str() == "/run/end";
+            let ends = messages.filter(|message| message.as_ref().is_ok_and(is_end));
+            assert_eq!(ends.count(), 1, "{what}");
+            let mut reader = support::open(&bytes);
+            assert_eq!(read_back(&mut reader, &written), written, "{what}");
+            assert!(inspect(&mut reader).unwrap().is_good(), "{what}");
+        }
+    }
 }

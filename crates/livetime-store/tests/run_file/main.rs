@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod damage;
+mod failing_input;
 mod frame;
 mod full_disk;
 mod readers_agree;
