@@ -7,10 +7,13 @@
 
 use livetime_wire::TriggerNumber;
 
-use crate::trigger_history::Past;
+use crate::trigger_history::{Past, whole_tag};
 
 /// Bits of a trigger number that say which of a cell it is.
 const CELL_BITS: u32 = 4;
+
+/// Bits of the tag in a cell.
+const TAG_BITS: u32 = 32;
 
 /// How a trigger ended at a readout unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +30,13 @@ pub(crate) enum Ended {
 /// Closed triggers.
 #[derive(Debug)]
 pub(crate) struct DenseHistory {
-    /// Bits 63:32 the number divided by the size, bits 31:0 an [`Ended`] of 2 bits each, 0 for none.
+    /// Bits 63:32 the low bits of the tag, bits 31:0 an [`Ended`] of 2 bits each, 0 for none.
     /// As far as numbers were recorded, if it is a lean one: no more than `size` of them.
     cells: Vec<u64>,
     /// Bits of a number that say which of the `size` it is.
     bits: u32,
+    /// The largest tag in a cell.
+    newest_tag: u64,
 }
 
 impl DenseHistory {
@@ -42,6 +47,7 @@ impl DenseHistory {
         Self {
             cells: Vec::new(),
             bits: size.trailing_zeros().max(CELL_BITS),
+            newest_tag: 0,
         }
     }
 
@@ -61,12 +67,19 @@ impl DenseHistory {
         self.cells.resize((at + 1).next_power_of_two(), 0);
     }
 
-    /// The cell of a trigger, its tag there, and the place of its two bits.
+    /// The cell of a trigger, its tag, which is the number divided by the size, and the place of its
+    /// two bits.
     #[inline]
-    fn place(&self, trigger: TriggerNumber) -> (usize, u32, u32) {
+    fn place(&self, trigger: TriggerNumber) -> (usize, u64, u32) {
         let at = (trigger.0 & ((1 << self.bits) - 1)) >> CELL_BITS;
         let place = 2 * (trigger.0 as u32 & ((1 << CELL_BITS) - 1));
-        (at as usize, (trigger.0 >> self.bits) as u32, place)
+        (at as usize, trigger.0 >> self.bits, place)
+    }
+
+    /// The tag of what is in a cell.
+    #[inline]
+    fn tag_in(&self, cell: u64) -> u64 {
+        whole_tag(self.newest_tag, (cell >> 32) as u32, TAG_BITS)
     }
 
     /// Remembers how a trigger ended; never overwrites later ones.
@@ -76,14 +89,15 @@ impl DenseHistory {
         if at >= self.cells.len() {
             self.reach(at);
         }
-        let cell = &mut self.cells[at];
-        let (cell_tag, held) = ((*cell >> 32) as u32, *cell as u32);
-        let held = match tag.cmp(&cell_tag) {
+        let cell = self.cells[at];
+        let held = cell as u32;
+        let held = match tag.cmp(&self.tag_in(cell)) {
             core::cmp::Ordering::Less if held != 0 => return,
             core::cmp::Ordering::Equal => held & !(3 << place),
             _ => 0,
         };
-        *cell = u64::from(tag) << 32 | u64::from(held | (ended as u32) << place);
+        self.cells[at] = tag << 32 | u64::from(held | (ended as u32) << place);
+        self.newest_tag = self.newest_tag.max(tag);
     }
 
     /// The cell of a trigger, whoever has it.
@@ -96,11 +110,11 @@ impl DenseHistory {
     pub(crate) fn past(&self, trigger: TriggerNumber) -> Past<Ended> {
         let (at, tag, place) = self.place(trigger);
         let cell = self.cells.get(at).copied().unwrap_or(0);
-        let (cell_tag, held) = ((cell >> 32) as u32, cell as u32);
+        let held = cell as u32;
         if held == 0 {
             return Past::Open;
         }
-        match cell_tag.cmp(&tag) {
+        match self.tag_in(cell).cmp(&tag) {
             core::cmp::Ordering::Less => Past::Open,
             core::cmp::Ordering::Equal => match held >> place & 3 {
                 0 => Past::Open,
@@ -177,6 +191,27 @@ mod tests {
                         "trigger {asked} of {newest}: {found:?}, not {expected:?}"
                     );
                 }
+            }
+        }
+    }
+
+    /// As of [`TriggerHistory`](crate::trigger_history::TriggerHistory).
+    #[test]
+    fn tags_go_round_without_taking_old_triggers_for_new_ones() {
+        const SIZE: u64 = 128;
+        let wrap = SIZE << 32;
+        let mut history = DenseHistory::lean(SIZE as usize);
+        for round in [1, 2, 5] {
+            for new in round * wrap - 2 * SIZE..round * wrap + 2 * SIZE {
+                let past = |history: &DenseHistory, trigger| history.past(TriggerNumber(trigger));
+                assert_eq!(past(&history, new), Past::Open, "{new}");
+                history.record(TriggerNumber(new), Ended::Over);
+                assert_eq!(past(&history, new), Past::Closed(Ended::Over), "{new}");
+                if new >= round * wrap - SIZE {
+                    assert_eq!(past(&history, new - SIZE), Past::Forgotten, "{new}");
+                }
+                assert_eq!(past(&history, new + SIZE), Past::Open, "{new}");
+                assert_eq!(past(&history, new + wrap / 2), Past::Open, "{new}");
             }
         }
     }

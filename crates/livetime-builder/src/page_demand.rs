@@ -32,12 +32,13 @@ pub struct PageDemand {
 }
 
 impl PageDemand {
-    /// Pages that one link needs.
+    /// Pages that one link needs, or as many as can be counted.
     #[inline]
     pub fn pages_per_link(&self, config: &BuilderConfig) -> u64 {
         let events =
             config.credits_total() + u64::from(config.evm_queue) + u64::from(self.l2_buffers);
-        u64::from(self.pages_per_fragment) * events + self.apart()
+        let of_events = u64::from(self.pages_per_fragment).saturating_mul(events);
+        of_events.saturating_add(self.apart())
     }
 
     /// Pages of a link that hold no fragment.
@@ -49,7 +50,7 @@ impl PageDemand {
     /// Pages that the pool of a readout unit with `links` links needs.
     #[inline]
     pub fn pages_needed(&self, config: &BuilderConfig, links: usize) -> u64 {
-        links as u64 * self.pages_per_link(config)
+        self.pages_per_link(config).saturating_mul(links as u64)
     }
 
     /// The most credits that a pool of `pages` pages allows, all else unchanged; 0 for none.
@@ -184,5 +185,28 @@ mod tests {
             prop_assert!(possible == 0 || fits(possible));
             prop_assert!(!fits(possible + 1));
         }
+    }
+
+    /// Given the largest numbers that there are, then more pages are needed than there can be, and no
+    /// sum goes round.
+    #[test]
+    fn pages_that_no_number_can_count_are_too_many() {
+        let demand = PageDemand {
+            page: ByteSize(u64::MAX),
+            pages_per_fragment: u32::MAX,
+            l2_buffers: u32::MAX,
+            posted_pages: u32::MAX,
+            xoff_reserve: u32::MAX,
+        };
+        let config = BuilderConfig {
+            credits: u32::MAX,
+            builder_units: u16::MAX,
+            evm_queue: u32::MAX,
+            ..BuilderConfig::default()
+        };
+        assert_eq!(demand.pages_per_link(&config), u64::MAX);
+        assert_eq!(demand.pages_needed(&config, usize::MAX), u64::MAX);
+        let problem = demand.check(&config, "builder", 3, 1000, "link[0].pool");
+        assert_eq!(problem.unwrap().allowed, "no number with this pool");
     }
 }

@@ -3,6 +3,7 @@
 //! One cell per trigger number modulo the size, 4 bytes each, tagged with the rest of the number:
 //! exact for the last `size` trigger numbers, and older ones are known to be old. The few that are
 //! closed only when they are that old, since they were open for so long, are in a list of their own.
+//! A cell has the low bits of its tag, which the newest trigger completes ([`whole_tag`]).
 
 use std::collections::VecDeque;
 
@@ -10,6 +11,8 @@ use livetime_wire::TriggerNumber;
 
 /// So many of those that are closed late are known.
 const LATE_MAX: usize = 256;
+/// Bits of the tag in a cell.
+const TAG_BITS: u32 = 30;
 
 /// How a trigger was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,12 +38,23 @@ pub(crate) enum Past<C = Closing> {
     Forgotten,
 }
 
+/// The tag of which a cell has the low `bits` bits: the largest that is no larger than the newest.
+/// Right for what is in a cell unless that was passed over for 2^`bits` times the size of the
+/// history.
+#[inline]
+pub(crate) fn whole_tag(newest: u64, low: u32, bits: u32) -> u64 {
+    let before = newest.wrapping_sub(low.into()) & ((1 << bits) - 1);
+    newest - before
+}
+
 /// Closed triggers.
 #[derive(Debug)]
 pub(crate) struct TriggerHistory {
-    /// Bits 31:2 the number divided by the size, bits 1:0 the [`Closing`], 0 for none.
+    /// Bits 31:2 the low bits of the tag, bits 1:0 the [`Closing`], 0 for none.
     cells: Vec<u32>,
     bits: u32,
+    /// The largest tag in a cell.
+    newest_tag: u64,
     /// The last ones that were closed when their cell was another's already.
     late: VecDeque<(TriggerNumber, Closing)>,
 }
@@ -52,6 +66,7 @@ impl TriggerHistory {
         Self {
             cells: vec![0; size],
             bits: size.trailing_zeros(),
+            newest_tag: 0,
             late: VecDeque::with_capacity(LATE_MAX),
         }
     }
@@ -66,18 +81,26 @@ impl TriggerHistory {
         (trigger.0 & (self.cells.len() as u64 - 1)) as usize
     }
 
+    /// The number divided by the size.
     #[inline]
-    fn tag(&self, trigger: TriggerNumber) -> u32 {
-        ((trigger.0 >> self.bits) & 0x3FFF_FFFF) as u32
+    fn tag(&self, trigger: TriggerNumber) -> u64 {
+        trigger.0 >> self.bits
+    }
+
+    /// The tag of what is in a cell.
+    #[inline]
+    fn tag_in(&self, cell: u32) -> u64 {
+        whole_tag(self.newest_tag, cell >> 2, TAG_BITS)
     }
 
     /// Remembers how a trigger was closed; never overwrites a later one in its cell.
     #[inline]
     pub(crate) fn record(&mut self, trigger: TriggerNumber, closing: Closing) {
         let (at, tag) = (self.cell(trigger), self.tag(trigger));
-        let cell = &mut self.cells[at];
-        if *cell & 3 == 0 || tag >= *cell >> 2 {
-            *cell = (tag << 2) | closing as u32;
+        let cell = self.cells[at];
+        if cell & 3 == 0 || tag >= self.tag_in(cell) {
+            self.cells[at] = (tag as u32) << 2 | closing as u32;
+            self.newest_tag = self.newest_tag.max(tag);
         } else if self.late_closing(trigger).is_none() {
             if self.late.len() == LATE_MAX {
                 self.late.pop_front();
@@ -99,7 +122,7 @@ impl TriggerHistory {
             2 => Closing::Complete,
             _ => Closing::Partial,
         };
-        match (cell >> 2).cmp(&self.tag(trigger)) {
+        match self.tag_in(cell).cmp(&self.tag(trigger)) {
             core::cmp::Ordering::Less => Past::Open,
             core::cmp::Ordering::Equal => Past::Closed(closing),
             core::cmp::Ordering::Greater => match self.late_closing(trigger) {
@@ -152,5 +175,31 @@ mod tests {
         assert_eq!(past(1), Past::Closed(Closing::Partial));
         assert_eq!(past(0), Past::Forgotten, "the first of too many");
         assert_eq!(past(last + 8), Past::Closed(Closing::Dropped));
+    }
+
+    /// Given numbers beyond those that the bits of a cell reach, then triggers are told from older
+    /// and newer ones as before.
+    #[test]
+    fn tags_go_round_without_taking_old_triggers_for_new_ones() {
+        const SIZE: u64 = 8;
+        let mut history = TriggerHistory::new(SIZE as usize);
+        let wrap = SIZE << TAG_BITS;
+        for round in [1, 2, 5] {
+            for new in round * wrap - 2 * SIZE..round * wrap + 2 * SIZE {
+                let past = |history: &TriggerHistory, trigger| history.past(TriggerNumber(trigger));
+                assert_eq!(past(&history, new), Past::Open, "{new}");
+                history.record(TriggerNumber(new), Closing::Complete);
+                assert_eq!(past(&history, new), Past::Closed(Closing::Complete));
+                if new >= round * wrap - SIZE {
+                    assert_eq!(past(&history, new - SIZE), Past::Forgotten, "{new}");
+                }
+                assert_eq!(past(&history, new + SIZE), Past::Open, "{new}");
+                // As one that is half as far ahead as the bits reach.
+                assert_eq!(past(&history, new + wrap / 2), Past::Open, "{new}");
+            }
+        }
+        history.record(TriggerNumber(5 * wrap), Closing::Dropped);
+        let late = history.past(TriggerNumber(5 * wrap));
+        assert_eq!(late, Past::Closed(Closing::Dropped), "closed late");
     }
 }

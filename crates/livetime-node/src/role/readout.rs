@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 use livetime_builder::{
     FragmentVerdict, FreeReason, Handled, Outgoing, ReadoutOutput, ReadoutUnit,
 };
+use livetime_readout::fragment_assembler::DAMAGED_TRIGGER_DISTANCE_MAX;
 use livetime_readout::{Assembled, FragmentAssembler, FragmentBuffer};
 use livetime_shm::{Consumer, PageIndex, PagePool, Producer};
 use livetime_wire::message::{BuilderMessage, FRAGMENT_PAGES_MAX, FragmentDescriptor};
@@ -96,8 +97,8 @@ pub struct Readout {
     turn: usize,
     /// Entries read ahead, in order.
     ahead: ArrayVec<Completion, { PAGES_AHEAD + 1 }>,
-    /// A fragment that found the core's table full.
-    waiting: Option<(TriggerNumber, FragmentDescriptor)>,
+    /// A fragment that found the core's table full, and its link.
+    waiting: Option<(usize, TriggerNumber, FragmentDescriptor)>,
     freed: Freed,
     /// When it was last polled.
     polled_at: RunNs,
@@ -248,8 +249,8 @@ impl Readout {
 
     /// Takes the next filled page; `false` when there is none or its fragment has to wait.
     fn take_page(&mut self, now: RunNs) -> bool {
-        if let Some((trigger, fragment)) = self.waiting.take() {
-            return self.file(now, trigger, fragment);
+        if let Some((link, trigger, fragment)) = self.waiting.take() {
+            return self.file(now, link, trigger, fragment);
         }
         self.read_ahead();
         let Some(Completion { link, completed }) = self.ahead.pop_at(0) else {
@@ -272,7 +273,7 @@ impl Readout {
             Assembled::Fragment { trigger, fragment } => {
                 held.clear();
                 self.counts.gauges.bytes += u64::from(fragment.words) * 4;
-                self.file(now, trigger, fragment)
+                self.file(now, link, trigger, fragment)
             }
             Assembled::Refused { pages, .. } => {
                 for page in pages {
@@ -333,7 +334,13 @@ impl Readout {
     }
 
     /// Files a fragment if the core holds it; `false` when it has to wait.
-    fn file(&mut self, now: RunNs, trigger: TriggerNumber, fragment: FragmentDescriptor) -> bool {
+    fn file(
+        &mut self,
+        now: RunNs,
+        link: usize,
+        trigger: TriggerNumber,
+        fragment: FragmentDescriptor,
+    ) -> bool {
         match self
             .parts
             .core
@@ -346,6 +353,7 @@ impl Readout {
                 true
             }
             FragmentVerdict::Discard { .. } => {
+                self.forget_far_number(link, trigger);
                 self.freed.take(&fragment, false);
                 true
             }
@@ -359,9 +367,19 @@ impl Readout {
                 true
             }
             FragmentVerdict::Wait => {
-                self.waiting = Some((trigger, fragment));
+                self.waiting = Some((link, trigger, fragment));
                 false
             }
+        }
+    }
+
+    /// Numbers are extended from that of the last sound fragment of their link. One that no event took
+    /// and that is far from all that are in work is none to extend from: a few such would carry all
+    /// behind them out of the range.
+    fn forget_far_number(&mut self, link: usize, trigger: TriggerNumber) {
+        let newest = self.parts.core.newest();
+        if trigger.0.abs_diff(newest.0) > DAMAGED_TRIGGER_DISTANCE_MAX {
+            self.parts.assemblers[link].expect_after(newest);
         }
     }
 
@@ -725,3 +743,6 @@ impl Role for Readout {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 //! `livetime-source`.
 
 use livetime_wire::slink::LineWord;
-use livetime_wire::{Problem, RunNs};
+use livetime_wire::{DurationNs, Problem, RunNs};
 
 use crate::line::{FlowControl, LineSlice};
 use crate::problem_code;
@@ -100,7 +100,7 @@ impl Slidad {
             self.words_in_cycle += words;
             if self.words_in_cycle >= cycle {
                 self.words_in_cycle %= cycle;
-                self.off_until = RunNs(now.0 + off_ns);
+                self.off_until = now.after(DurationNs(off_ns));
             }
         }
     }
@@ -215,5 +215,17 @@ mod tests {
             period_ns: 0,
         };
         assert_eq!(periodic.validate("drain")[0].path, "drain.period_ns");
+    }
+
+    #[test]
+    fn an_xoff_beyond_the_end_of_time_does_not_end() {
+        let mut drain = Slidad::new(DrainPattern::AfterWords {
+            words: 1,
+            off_ns: u64::MAX,
+        });
+        assert_eq!(drain.poll_flow(RunNs(7)), FlowControl::Xon);
+        drain.handle_word(RunNs(7), LineWord::Data(1));
+        assert_eq!(drain.poll_flow(RunNs(8)), FlowControl::Xoff);
+        assert_eq!(drain.poll_flow(RunNs(1 << 60)), FlowControl::Xoff);
     }
 }

@@ -84,7 +84,8 @@ impl Transmitter {
         }
     }
 
-    /// Takes a request. While the link is down it is taken and lost.
+    /// Takes a request. While the link is down it is taken and lost; one of no words at all is sent
+    /// at once, since no word would take it out of the FIFO.
     ///
     /// # Errors
     /// [`RequestFull`]; the request is counted and not taken.
@@ -94,10 +95,10 @@ impl Transmitter {
             return Err(RequestFull);
         }
         self.counters.requests += 1;
-        if self.link == LinkState::Down {
-            self.counters.lost += 1;
-        } else {
-            self.requests.push_back(request);
+        match first(&request) {
+            _ if self.link == LinkState::Down => self.counters.lost += 1,
+            None => self.counters.sent += 1,
+            Some(_) => self.requests.push_back(request),
         }
         Ok(())
     }
@@ -116,7 +117,7 @@ impl Transmitter {
         if words_max == 0 {
             return None;
         }
-        Some(match self.next.unwrap_or(first(request)) {
+        Some(match self.next.or(first(request))? {
             Next::Begin => LineSlice::Control(self.begin.with_errors(false, false)),
             Next::End => LineSlice::Control(self.end.with_errors(false, false)),
             Next::Word(at) => {
@@ -135,7 +136,8 @@ impl Transmitter {
             return;
         }
         let request = *self.requests.front().expect("a request was polled");
-        let after = match self.next.unwrap_or(first(&request)) {
+        let next = self.next.or(first(&request));
+        let after = match next.expect("a request in the FIFO has something to send") {
             Next::Begin => {
                 self.counters.control_words += 1;
                 after_words(&request, 0)
@@ -216,12 +218,13 @@ impl Transmitter {
     }
 }
 
-fn first(request: &SendRequest) -> Next {
+/// What leaves first of a request; `None` if it has nothing to send.
+fn first(request: &SendRequest) -> Option<Next> {
     match request {
         SendRequest {
             with_begin: true, ..
-        } => Next::Begin,
-        _ => after_words(request, 0).unwrap_or(Next::Word(0)),
+        } => Some(Next::Begin),
+        _ => after_words(request, 0),
     }
 }
 
@@ -305,5 +308,29 @@ mod tests {
         let counters = transmitter.counters();
         assert_eq!(counters.requests, counters.sent + counters.lost);
         assert_eq!((counters.lost, counters.requests_lost), (3, 1));
+    }
+
+    /// Given requests with nothing to put on the line, then they are sent at once, or lost with the
+    /// link, and what is posted behind them is sent.
+    #[test]
+    fn a_request_of_no_words_holds_up_none_behind_it() {
+        let mut transmitter = Transmitter::new(3);
+        transmitter.post(request(0, 0, false, false)).unwrap();
+        transmitter.post(request(1, 4, true, true)).unwrap();
+        transmitter.post(request(2, 0, false, false)).unwrap();
+        let (pages, mut words) = (pages(), 0);
+        for _ in 0..3 {
+            let slice = transmitter.poll_line(&pages, 100).expect("more to send");
+            words += slice.words();
+            transmitter.handle_sent(slice.words());
+        }
+        assert_eq!(words, 6);
+        assert!(transmitter.is_idle());
+        let counters = transmitter.counters();
+        assert_eq!((counters.requests, counters.sent, counters.lost), (3, 3, 0));
+        transmitter.handle_link(LinkState::Down);
+        transmitter.post(request(0, 0, false, false)).unwrap();
+        let counters = transmitter.counters();
+        assert_eq!((counters.requests, counters.sent, counters.lost), (4, 3, 1));
     }
 }

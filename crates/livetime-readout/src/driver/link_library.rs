@@ -144,6 +144,8 @@ pub struct LinkLibrary<L: PageLink> {
     config: LinkLibraryConfig,
     channels: Vec<Option<Channel<L>>>,
     flushes: u64,
+    /// A reader is to be woken, and no flush has said so yet.
+    is_woken: bool,
 }
 
 impl<L: PageLink> LinkLibrary<L> {
@@ -180,6 +182,7 @@ impl<L: PageLink> LinkLibrary<L> {
             config,
             channels,
             flushes: 0,
+            is_woken: false,
         })
     }
 
@@ -199,8 +202,8 @@ impl<L: PageLink> LinkLibrary<L> {
         Ok(())
     }
 
-    /// Resets a card: the links of all its channels, and the queues of the library. Returns the
-    /// pages that waited to be posted, which are the caller's again.
+    /// Resets a card: the links of all its channels. Takes back the pages that wait to be posted and
+    /// returns them: they are the caller's again. Filled ones stay for [`pages_out`](Self::pages_out).
     ///
     /// # Errors
     /// [`LibraryError::NoCard`] if no channel has its number.
@@ -274,15 +277,15 @@ impl<L: PageLink> LinkLibrary<L> {
     }
 
     /// Exchanges pages with the links: posts what fits, takes what is filled. Returns whether a
-    /// reader is to be woken.
+    /// reader is to be woken, as it is also when a channel has no room for another filled page.
     ///
     /// # Errors
     /// [`LibraryError::Page`] for the first page that a link refuses for good. Each such page is
-    /// the caller's again and counted ([`ChannelInfo::pages_returned`]), all others are served.
+    /// the caller's again and counted ([`ChannelInfo::pages_returned`]), all others are served. That
+    /// a reader is to be woken the next flush without an error says.
     pub fn flush(&mut self, now: RunNs) -> Result<bool, LibraryError> {
         self.flushes += 1;
         let mut result = Ok(());
-        let mut is_woken = false;
         for (number, channel) in (0..).zip(&mut self.channels) {
             let Some(channel) = channel.as_mut().filter(|channel| channel.is_enabled) else {
                 continue;
@@ -311,9 +314,12 @@ impl<L: PageLink> LinkLibrary<L> {
                 channel.filled.push_back(completed);
             }
             channel.notifier.handle_completed(now, fragments);
-            is_woken |= channel.notifier.poll_wake(now);
+            if channel.filled.len() == PAGES_MAX {
+                channel.notifier.handle_full();
+            }
+            self.is_woken |= channel.notifier.poll_wake(now);
         }
-        result.map(|()| is_woken)
+        result.map(|()| core::mem::take(&mut self.is_woken))
     }
 
     /// Takes the filled pages of a channel.

@@ -17,7 +17,8 @@ pub enum Notification {
     /// The reader looks by itself and is never woken.
     #[default]
     Poll,
-    /// When `fragments` wait, or `patience` after the first of fewer.
+    /// When `fragments` wait, or `patience` after the first of fewer, or before that when there is no
+    /// room for so many ([`Notifier::handle_full`]).
     EveryN {
         /// Fragments, 1 to 65 536.
         fragments: u32,
@@ -65,7 +66,7 @@ impl Notification {
 pub struct NotifierCounters {
     /// Fragments that came.
     pub fragments: u64,
-    /// Wake-ups because enough of them waited.
+    /// Wake-ups because enough of them waited, or as many as there was room for.
     pub wakes_by_count: u64,
     /// Wake-ups because the patience ran out.
     pub wakes_by_time: u64,
@@ -86,6 +87,8 @@ pub struct Notifier {
     batch: u32,
     waiting: u32,
     first_at: RunNs,
+    /// No more can come before the reader has looked.
+    is_full: bool,
     counters: NotifierCounters,
 }
 
@@ -101,6 +104,7 @@ impl Notifier {
             batch,
             waiting: 0,
             first_at: RunNs(0),
+            is_full: false,
             counters: NotifierCounters::default(),
         }
     }
@@ -114,13 +118,19 @@ impl Notifier {
         self.counters.fragments += u64::from(fragments);
     }
 
+    /// There is no room for another fragment: what waits is enough, whatever N is.
+    pub fn handle_full(&mut self) {
+        self.is_full = true;
+    }
+
     /// Whether the reader is to be woken now; it takes all that waits then.
     pub fn poll_wake(&mut self, now: RunNs) -> bool {
+        let is_full = core::mem::take(&mut self.is_full);
         if self.waiting == 0 || self.policy == Notification::Poll {
             self.waiting = 0;
             return false;
         }
-        let by_count = self.waiting >= self.batch;
+        let by_count = is_full || self.waiting >= self.batch;
         if !by_count && self.poll_timeout().is_none_or(|at| now.0 < at.0) {
             return false;
         }
@@ -144,7 +154,7 @@ impl Notifier {
         else {
             return None;
         };
-        (self.waiting > 0).then(|| RunNs(self.first_at.0 + patience.0))
+        (self.waiting > 0).then(|| self.first_at.after(patience))
     }
 
     /// The present N.
@@ -232,5 +242,27 @@ mod tests {
             patience: PATIENCE,
         };
         assert_eq!(none.validate("link")[0].path, "link.fragments");
+    }
+
+    #[test]
+    fn a_patience_beyond_the_end_of_time_never_runs_out() {
+        let patience = DurationNs(u64::MAX);
+        for policy in [
+            Notification::EveryN {
+                fragments: 2,
+                patience,
+            },
+            Notification::Adaptive {
+                fragments_max: 2,
+                patience,
+            },
+        ] {
+            let mut notifier = Notifier::new(policy);
+            notifier.handle_completed(RunNs(5), 2);
+            assert!(notifier.poll_wake(RunNs(5)));
+            notifier.handle_completed(RunNs(6), 1);
+            assert_eq!(notifier.poll_timeout(), Some(RunNs::MAX));
+            assert!(!notifier.poll_wake(RunNs(1 << 60)), "{policy:?}");
+        }
     }
 }

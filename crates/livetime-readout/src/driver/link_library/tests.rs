@@ -270,3 +270,71 @@ fn readers_are_woken_once_in_n_fragments() {
     let counters = library.notifier(0).unwrap();
     assert_eq!(counters.wakes_per_fragment(), 0.2);
 }
+
+/// Given a flush that ends with a page that a link refuses, when a fragment came in it that a reader
+/// waits for, then the next flush says so, once.
+#[test]
+fn a_wake_up_is_not_lost_with_a_flush_that_fails() {
+    let config = LinkLibraryConfig {
+        notification: Notification::EveryN {
+            fragments: 1,
+            patience: DurationNs(1_000_000),
+        },
+    };
+    let mut library = cards(ReceiverKind::FilarSingleCycle, config);
+    library.init(&[0, 1]).unwrap();
+    library.pages_in(1, &[5]).unwrap();
+    assert_eq!(library.flush(RunNs(0)), Ok(false));
+    library.pages_in(0, &[PAGES - 1]).unwrap();
+    assert!(send(&mut library, 1, &[7]));
+    let error = library.flush(RunNs(1)).unwrap_err();
+    let is_foreign = |error| {
+        let LibraryError::Page { channel: 0, error } = error else {
+            return false;
+        };
+        matches!(error, PageError::Foreign { .. })
+    };
+    assert!(is_foreign(error), "{error}");
+    assert_eq!(library.flush(RunNs(2)), Ok(true));
+    assert_eq!(library.flush(RunNs(3)), Ok(false));
+}
+
+/// Given a number of fragments that never waits in the library, then a reader is woken when the
+/// filled pages have no more room, and not after the patience alone.
+#[test]
+fn a_full_queue_wakes_its_reader_whatever_number_was_asked_for() {
+    for notification in [
+        Notification::EveryN {
+            fragments: 40,
+            patience: DurationNs(u64::MAX),
+        },
+        Notification::EveryN {
+            fragments: 33,
+            patience: DurationNs(1_000_000),
+        },
+    ] {
+        let config = LinkLibraryConfig { notification };
+        assert_eq!(config.validate("library"), []);
+        let mut library = cards(ReceiverKind::FilarSingleCycle, config);
+        library.init(&[0]).unwrap();
+        library.pages_in(0, &(0..15).collect::<Vec<_>>()).unwrap();
+        assert_eq!(library.flush(RunNs(0)), Ok(false));
+        library.pages_in(0, &(15..47).collect::<Vec<_>>()).unwrap();
+        let (mut wakes, mut out) = (0, PagesOut::default());
+        for n in 0..320 {
+            assert!(send(&mut library, 0, &[n]), "{n}");
+            if library.flush(RunNs(n.into())).unwrap() {
+                wakes += 1;
+                assert_eq!(library.flush(RunNs(n.into())), Ok(false), "told once");
+                library.pages_out(0, &mut out).unwrap();
+                assert_eq!(out.pages.len(), PAGES_MAX);
+                let pages: Vec<u32> = out.pages.iter().map(|completed| completed.page).collect();
+                assert_eq!(library.pages_in(0, &pages).unwrap().taken, PAGES_MAX);
+                library.flush(RunNs(n.into())).unwrap();
+            }
+        }
+        assert_eq!(wakes, 10, "{notification:?}");
+        let counters = library.notifier(0).unwrap();
+        assert_eq!((counters.wakes_by_count, counters.wakes_by_time), (10, 0));
+    }
+}
