@@ -3,13 +3,19 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use livetime_node::run_file::{LOOK_AT_DISK, is_without_room};
-use livetime_shm::plain_file::{self, PlainFileError};
 
 use crate::console::say;
+
+/// Names of unfinished files that are tried at most, each of which is taken.
+const PARTS_MAX: u32 = 1_000;
+
+/// Unfinished files of this process so far; each has a number, which pairs with nothing.
+static PARTS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether `path` can be written; what is in it stays, and nothing is left of a file that was not
 /// there.
@@ -207,12 +213,6 @@ pub(crate) fn write_when_room(
     }
 }
 
-fn is_no_plain_file(error: &io::Error) -> bool {
-    error
-        .get_ref()
-        .is_some_and(|error| error.is::<PlainFileError>())
-}
-
 /// Removes a file that was made here and could not be written to its end, such as on a full disk: a part
 /// of a result is none, and is in the way of the next try.
 pub(crate) fn remove_unfinished(path: &Path) {
@@ -222,32 +222,40 @@ pub(crate) fn remove_unfinished(path: &Path) {
 
 fn write_now(path: &Path, contents: &[u8]) -> io::Result<()> {
     let is_plain = fs::symlink_metadata(path).map_or(true, |there| there.is_file());
-    let beside = path.file_name().filter(|_| is_plain).map(|name| {
-        let mut fresh = name.to_owned();
-        fresh.push(".new");
-        path.with_file_name(fresh)
-    });
-    if let Some(fresh) = beside {
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true);
-        let opened = plain_file::open(&fresh, options);
-        let written = opened.and_then(|mut file| file.write_all(contents));
-        match written.and_then(|()| fs::rename(&fresh, path)) {
-            // A pipe, whose reader would be waited for: it is somebody else's.
-            Err(error) if is_no_plain_file(&error) => {
-                let named = format!("{}: {error}", fresh.display());
-                return Err(io::Error::new(error.kind(), named));
-            }
-            // A file may be ours in a folder that is not.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
-            Err(error) => {
-                let _gone = fs::remove_file(&fresh);
-                return Err(error);
-            }
-            Ok(()) => return Ok(()),
+    if !is_plain {
+        return fs::write(path, contents);
+    }
+    match write_beside(path, contents) {
+        // A file may be ours in a folder that is not.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => fs::write(path, contents),
+        written => written,
+    }
+}
+
+/// Writes a file of our own beside `path`, which takes its place when it is whole, and is removed where it
+/// cannot be.
+fn write_beside(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let (mut file, part) = create_part(path)?;
+    let written = file.write_all(contents);
+    let placed = written.and_then(|()| fs::rename(&part, path));
+    placed.inspect_err(|_| remove_unfinished(&part))
+}
+
+/// Creates a file beside `path`, under a name that nothing has, not even a link, and that is not made of
+/// the file's own, which may be as long as a name can be.
+fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
+    let process = std::process::id();
+    let mut tries = 0;
+    loop {
+        let number = PARTS.fetch_add(1, Ordering::Relaxed);
+        let part = path.with_file_name(format!(".livetime-{process}-{number}.part"));
+        tries += 1;
+        match File::create_new(&part) {
+            // A process with this number was killed at it, or one of another host writes here.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < PARTS_MAX => {}
+            created => return created.map(|file| (file, part)),
         }
     }
-    fs::write(path, contents)
 }
 
 #[cfg(test)]
@@ -377,12 +385,6 @@ mod tests {
         write(&page, "second").unwrap();
         assert_eq!(fs::read_to_string(&page).unwrap(), "second");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        // Nothing can be written beside it.
-        fs::create_dir(folder.path().join("page.html.new")).unwrap();
-        let said = write(&page, "third").unwrap_err();
-        let begin = format!("cannot write {}: ", page.display());
-        assert!(said.starts_with(&begin), "{said}");
-        assert_eq!(fs::read_to_string(&page).unwrap(), "second");
         // What is behind a link or a device is written where it is.
         let link = folder.path().join("link.html");
         std::os::unix::fs::symlink(&page, &link).unwrap();
@@ -393,17 +395,71 @@ mod tests {
         assert!(full.starts_with("cannot write /dev/full: "), "{full}");
     }
 
+    fn names_in(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| {
+            let name = entry.unwrap().file_name();
+            name.into_string().unwrap()
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// Also what has the name of the file with an ending, and names that unfinished files might have.
     #[test]
-    fn a_pipe_where_a_file_is_written_before_it_takes_its_place_is_not_waited_for() {
+    fn what_lies_beside_a_file_is_somebody_elses() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("page.html.new");
-        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let said = write(&folder.path().join("page.html"), "x").unwrap_err();
-        assert!(
-            said.ends_with("page.html.new: no plain file but a pipe"),
-            "{said}"
-        );
-        assert!(pipe.exists() && !folder.path().join("page.html").exists());
+        let at = |name: &str| folder.path().join(name);
+        let ours = ["file.html", "link.html", "folder.html", "pipe.html"];
+        fs::write(at("file.html.new"), "mine").unwrap();
+        fs::write(at("target"), "mine").unwrap();
+        std::os::unix::fs::symlink(at("target"), at("link.html.new")).unwrap();
+        fs::create_dir(at("folder.html.new")).unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, at("pipe.html.new"), FileType::Fifo, mode, 0).unwrap();
+        let (process, next) = (std::process::id(), PARTS.load(Ordering::Relaxed));
+        for number in next..next + 20 {
+            let part = at(&format!(".livetime-{process}-{number}.part"));
+            std::os::unix::fs::symlink(at("target"), part).unwrap();
+        }
+        let before = names_in(folder.path());
+        for name in ours {
+            write(&at(name), name).unwrap();
+        }
+        for name in ours {
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), name);
+            fs::remove_file(at(name)).unwrap();
+        }
+        assert_eq!(names_in(folder.path()), before);
+        for name in ["file.html.new", "link.html.new", "target"] {
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), "mine", "{name}");
+        }
+        assert!(at("link.html.new").is_symlink());
+    }
+
+    #[test]
+    fn a_name_may_be_as_long_as_names_can_be_and_of_a_longer_one_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let longest = "x".repeat(255);
+        write(&folder.path().join(&longest), "x").unwrap();
+        write(&folder.path().join("x".repeat(256)), "x").unwrap_err();
+        assert_eq!(names_in(folder.path()), [longest]);
+    }
+
+    #[test]
+    fn of_two_who_write_one_page_at_once_one_comes_out_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page.html");
+        let texts = ["a", "b"].map(|text| text.repeat(1 << 20));
+        let write_often = |text: &str| (0..20).for_each(|_| write(&page, text).unwrap());
+        std::thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| write_often(text));
+            }
+        });
+        let found = fs::read_to_string(&page).unwrap();
+        assert!(texts.contains(&found), "{} bytes", found.len());
+        assert_eq!(names_in(folder.path()), ["page.html"]);
     }
 }

@@ -64,6 +64,11 @@ pub fn pipe_round_trip(bytes: usize, rounds: u32) -> Result<KernelRoundTrip, Flo
 /// # Errors
 /// [`FloorError`] for a refusal of the kernel.
 pub fn eventfd_round_trip(rounds: u32) -> Result<KernelRoundTrip, FloorError> {
+    let (caller, echo) = event_ends()?;
+    measure(size_of::<u64>(), rounds, caller, echo)
+}
+
+fn event_ends() -> Result<(Counters, Counters), FloorError> {
     let make = || {
         eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| FloorError::kernel("making an event descriptor")(e.into()))
@@ -73,15 +78,15 @@ pub fn eventfd_round_trip(rounds: u32) -> Result<KernelRoundTrip, FloorError> {
             .map_err(FloorError::kernel("doubling an event descriptor"))
     };
     let (there, back) = (make()?, make()?);
-    let caller = Ends {
+    let caller = Counters {
         read: again(&back)?,
         write: again(&there)?,
     };
-    let echo = Ends {
+    let echo = Counters {
         read: there,
         write: back,
     };
-    measure(size_of::<u64>(), rounds, caller, echo)
+    Ok((caller, echo))
 }
 
 /// Times of one way through the kernel, to a thread that sleeps until then.
@@ -180,9 +185,47 @@ pub fn tcp_round_trip(
 trait End: Send {
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
     fn receive(&mut self, message: &mut [u8]) -> io::Result<()>;
+
+    /// Ends before the last round: whoever waits at the other end, or will, gets an error. Where that
+    /// follows from closing this end there is nothing to do.
+    fn give_up(&mut self) {}
 }
 
-/// Two descriptors that block.
+/// Two event descriptors that block. Both ends hold both, so that to close one wakes nobody.
+struct Counters {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl Counters {
+    /// The message of each round.
+    const MESSAGE: u64 = u64::from_ne_bytes([1, 0, 0, 0, 0, 0, 0, 0]);
+    /// The last message of who gives up. What is not read yet adds up: alone and with a message before it
+    /// this is no other message.
+    const GIVEN_UP: u64 = 2;
+}
+
+impl End for Counters {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        rustix::io::write(&self.write, message)?;
+        Ok(())
+    }
+
+    fn receive(&mut self, message: &mut [u8]) -> io::Result<()> {
+        rustix::io::read(&self.read, &mut *message)?;
+        match *message == Self::MESSAGE.to_ne_bytes() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn give_up(&mut self) {
+        // Where even this is refused there is nobody to tell.
+        let _refused = rustix::io::write(&self.write, &Self::GIVEN_UP.to_ne_bytes());
+    }
+}
+
+/// Two descriptors of pipes that block.
 struct Ends {
     read: OwnedFd,
     write: OwnedFd,
@@ -190,7 +233,7 @@ struct Ends {
 
 impl End for Ends {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        // Pipes and event descriptors take a message of this size in one piece.
+        // Pipes take a message of this size in one piece.
         let written = rustix::io::write(&self.write, message)?;
         if written == message.len() {
             Ok(())
@@ -252,8 +295,8 @@ fn poll_again(error: io::Error, start: Instant) -> io::Result<()> {
 fn measure(
     bytes: usize,
     rounds: u32,
-    mut caller: impl End,
-    mut echo: impl End,
+    caller: impl End,
+    echo: impl End,
 ) -> Result<KernelRoundTrip, FloorError> {
     if bytes == 0 || bytes > BYTES_MAX {
         return Err(FloorError::TooLarge {
@@ -266,33 +309,36 @@ fn measure(
     let total = rounds + WARM_UP_ROUNDS;
     let failed = FloorError::kernel("a round trip");
 
-    let partner = move || -> Result<(), FloorError> {
-        pin_current_thread(cpus[1])?;
-        let mut message = vec![0u8; bytes];
-        for _ in 0..total {
-            echo.receive(&mut message)
-                .map_err(FloorError::kernel("an echo"))?;
-            echo.send(&message).map_err(FloorError::kernel("an echo"))?;
-        }
-        Ok(())
-    };
-    // Moved into its thread, so that an early end closes it and releases the partner.
-    let measured = move || -> Result<Vec<u64>, FloorError> {
-        pin_current_thread(cpus[0])?;
-        // An event descriptor adds numbers: 1 there is 1 back.
-        let mut message = vec![0u8; bytes];
-        message[0] = 1;
-        let mut samples_ns = Vec::with_capacity(rounds as usize);
-        for round in 0..total {
-            let start = clock.ticks();
-            caller.send(&message).map_err(&failed)?;
-            caller.receive(&mut message).map_err(&failed)?;
-            let ticks = clock.ticks().wrapping_sub(start);
-            if round >= WARM_UP_ROUNDS {
-                samples_ns.push(clock.ticks_to_ns(ticks));
+    let partner = move || {
+        to_the_end(echo, |echo| {
+            pin_current_thread(cpus[1])?;
+            let mut message = vec![0u8; bytes];
+            for _ in 0..total {
+                echo.receive(&mut message)
+                    .map_err(FloorError::kernel("an echo"))?;
+                echo.send(&message).map_err(FloorError::kernel("an echo"))?;
             }
-        }
-        Ok(samples_ns)
+            Ok(())
+        })
+    };
+    let measured = move || {
+        to_the_end(caller, |caller| {
+            pin_current_thread(cpus[0])?;
+            // An event descriptor adds numbers: 1 there is 1 back.
+            let mut message = vec![0u8; bytes];
+            message[0] = 1;
+            let mut samples_ns = Vec::with_capacity(rounds as usize);
+            for round in 0..total {
+                let start = clock.ticks();
+                caller.send(&message).map_err(&failed)?;
+                caller.receive(&mut message).map_err(&failed)?;
+                let ticks = clock.ticks().wrapping_sub(start);
+                if round >= WARM_UP_ROUNDS {
+                    samples_ns.push(clock.ticks_to_ns(ticks));
+                }
+            }
+            Ok(samples_ns)
+        })
     };
     let (samples_ns, ()) = run_two(measured, partner)?;
     let round_trip = Samples::from_unsorted(samples_ns);
@@ -301,6 +347,19 @@ fn measure(
         bytes_each_way: bytes,
         cpus,
     })
+}
+
+/// Takes an end through its rounds, and closes it. The other end waits for this one, in the kernel, and is
+/// released where it ends early.
+fn to_the_end<E: End, T>(
+    mut end: E,
+    rounds: impl FnOnce(&mut E) -> Result<T, FloorError>,
+) -> Result<T, FloorError> {
+    let done = rounds(&mut end);
+    if done.is_err() {
+        end.give_up();
+    }
+    done
 }
 
 #[cfg(test)]
@@ -320,6 +379,41 @@ mod tests {
             assert!(result.round_trip.min() > 0);
         }
         assert_eq!(results[1].bytes_each_way, 8);
+    }
+
+    /// An end that gets nothing any more after some rounds, as if it were refused its core or its call.
+    struct Failing<E> {
+        end: E,
+        rounds_left: u32,
+    }
+
+    impl<E: End> End for Failing<E> {
+        fn send(&mut self, message: &[u8]) -> io::Result<()> {
+            self.end.send(message)
+        }
+
+        fn receive(&mut self, message: &mut [u8]) -> io::Result<()> {
+            let left = self.rounds_left.checked_sub(1);
+            self.rounds_left = left.ok_or(io::ErrorKind::PermissionDenied)?;
+            self.end.receive(message)
+        }
+
+        fn give_up(&mut self) {
+            self.end.give_up();
+        }
+    }
+
+    #[test]
+    fn an_end_that_ends_early_holds_nobody() {
+        const NEVER: u32 = u32::MAX;
+        for rounds in [0, 1, 60] {
+            for [of_caller, of_echo] in [[rounds, NEVER], [NEVER, rounds], [rounds, rounds]] {
+                let failing = |end, rounds_left| Failing { end, rounds_left };
+                let (caller, echo) = event_ends().unwrap();
+                let (caller, echo) = (failing(caller, of_caller), failing(echo, of_echo));
+                measure(size_of::<u64>(), 100, caller, echo).unwrap_err();
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A disk that is full: the run ends in order, the file stays valid, the error says why.
 
+use std::os::unix::fs::symlink;
+
 use rustix::process::Signal;
 
 use crate::workbench::{
@@ -67,8 +69,9 @@ fn the_run_of_processes_ends_in_order_when_the_file_cannot_grow() {
 fn a_summary_that_cannot_be_written_is_printed_all_the_same() {
     let bench = Workbench::new();
     bench.write("small.toml", SMALL);
-    // Where the file is written before it takes its place.
-    std::fs::create_dir_all(bench.path("out/summary.json.new")).expect("the folder is ours");
+    // A link that leads nowhere is in its place.
+    std::fs::create_dir_all(bench.path("out")).expect("the folder is ours");
+    symlink("none/summary.json", bench.path("out/summary.json")).expect("the folder is ours");
     let arguments = [
         "run",
         "small.toml",
@@ -219,4 +222,29 @@ fn what_could_not_be_written_to_its_end_is_not_left() {
         bench.run(arguments).ended_with(0);
         assert!(bench.path(left).is_file(), "{left}");
     }
+}
+
+/// Nor does a page give way to a part of one.
+#[test]
+fn a_report_that_has_no_room_leaves_the_former_one() {
+    let bench = Workbench::new();
+    bench.write("small.toml", SMALL);
+    let run = ["run", "small.toml", "--triggers", "400", "--out", "out"];
+    bench.run(&run).ended_with(0);
+    std::fs::create_dir_all(bench.path("pages")).expect("the folder is ours");
+    let report = ["report", "out", "--output", "pages/page.html"];
+    let names = || {
+        let entries = std::fs::read_dir(bench.path("pages")).expect("it is there");
+        let names = entries.flatten().map(|entry| entry.file_name());
+        names.collect::<Vec<_>>()
+    };
+    let done = finished(bench.command_after(&limit(16), &report)).ended_with(1);
+    assert!(done.err.contains("File too large"), "{}", done.err);
+    assert_eq!(names(), [""; 0]);
+    bench.run(&report).ended_with(0);
+    let page = bench.read("pages/page.html");
+    let done = finished(bench.command_after(&limit(16), &report)).ended_with(1);
+    assert!(done.err.contains("File too large"), "{}", done.err);
+    assert_eq!(names(), ["page.html"]);
+    assert_eq!(bench.read("pages/page.html"), page);
 }

@@ -1,6 +1,7 @@
 //! Run directories: numbers that are never given twice, directories that are never shared.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -95,8 +96,10 @@ fn a_second_run_in_one_directory_is_refused_and_the_first_unharmed() {
 fn a_run_that_cannot_begin_leaves_its_directory_as_it_was() {
     let bench = Workbench::new();
     bench.write("small.toml", SMALL);
-    // Where the first file is written before it takes its place.
-    fs::create_dir_all(bench.path("out/config.toml.new")).expect("the folder is ours");
+    // Its first file has no place, since a link is there that leads nowhere.
+    fs::create_dir_all(bench.path("out")).expect("the folder is ours");
+    bench.write("out/notes.txt", "mine");
+    symlink("none/config.toml", bench.path("out/config.toml")).expect("the folder is ours");
     let refused = bench
         .run(&[&SHORT[..], &["--out", "out"]].concat())
         .ended_with(1);
@@ -104,7 +107,7 @@ fn a_run_that_cannot_begin_leaves_its_directory_as_it_was() {
     assert!(refused.err.starts_with(said), "{}", refused.err);
     let left = fs::read_dir(bench.path("out")).expect("it is there");
     let left: Vec<_> = left.flatten().map(|entry| entry.file_name()).collect();
-    assert_eq!(left, ["config.toml.new"]);
+    assert_eq!(left, ["notes.txt"]);
 }
 
 /// The documented repair: a copy in the place of the file that it is of; under any other name of a run's
