@@ -1,7 +1,7 @@
 //! When triggers come: as a Poisson process, at a fixed gap, or as fast as they are taken.
 //!
 //! The gap before trigger `k` depends only on (seed, `k`), so the times are the same whoever asks
-//! and however often. Times are counted from the start of the run.
+//! and however often. Times are counted from when triggers are first taken.
 
 use livetime_wire::decision::mix64;
 use livetime_wire::{Problem, RateHz, RunNs};

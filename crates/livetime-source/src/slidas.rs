@@ -82,6 +82,8 @@ pub struct Slidas {
     config: SlidasConfig,
     generator: PatternGenerator,
     source: PatternSource,
+    /// After so many blocks it stops.
+    blocks_max: u64,
     /// Pushes of the button that are not served yet.
     pushes: u64,
     block: Vec<u32>,
@@ -108,6 +110,7 @@ impl Slidas {
             config: *config,
             generator: PatternGenerator::new(&config.pattern),
             source: PatternSource::new(&arrival, config.pattern.seed, blocks_max),
+            blocks_max,
             pushes: 0,
             block: Vec::with_capacity(config.pattern.words),
             stepped: usize::MAX,
@@ -128,13 +131,15 @@ impl Slidas {
             self.config.delivery,
             SlidasDelivery::SingleStep | SlidasDelivery::Block
         );
-        if by_button && self.pushes == 0 {
+        let is_new = self.config.delivery != SlidasDelivery::SingleStep
+            || self.stepped >= self.block_words();
+        // At the end nobody waits for the button any more.
+        let is_over = is_new && self.source.counts().sent >= self.blocks_max;
+        if by_button && self.pushes == 0 && !is_over {
             return PatternPoll::Wait {
                 until: RunNs(u64::MAX),
             };
         }
-        let is_new = self.config.delivery != SlidasDelivery::SingleStep
-            || self.stepped >= self.block_words();
         if is_new {
             let due = self.source.poll(now, flow);
             if due != PatternPoll::Send {
@@ -272,6 +277,29 @@ mod tests {
             let expected = if first == 1 { 1 } else { 9 };
             assert_eq!(begins.count(), expected);
         }
+    }
+
+    #[test]
+    fn the_button_is_not_waited_for_after_the_last_block() {
+        for (delivery, pushes) in [(SlidasDelivery::SingleStep, 10), (SlidasDelivery::Block, 2)] {
+            let config = config(SlidasFraming::Framed, delivery);
+            let (mut slidas, mut out) = (Slidas::new(&config, 2), Vec::new());
+            for _ in 0..pushes {
+                let idle = slidas.poll(RunNs(0), LinkFlow::On, &mut out);
+                assert!(matches!(idle, PatternPoll::Wait { .. }), "{idle:?}");
+                slidas.push();
+                let due = slidas.poll(RunNs(0), LinkFlow::On, &mut out);
+                assert_eq!(due, PatternPoll::Send);
+            }
+            assert_eq!(slidas.words(), 10);
+            for flow in [LinkFlow::On, LinkFlow::Off] {
+                let due = slidas.poll(RunNs(0), flow, &mut out);
+                assert_eq!((due, out.len()), (PatternPoll::Finished, 0));
+            }
+        }
+        let none = config(SlidasFraming::Framed, SlidasDelivery::Block);
+        let due = Slidas::new(&none, 0).poll(RunNs(0), LinkFlow::On, &mut Vec::new());
+        assert_eq!(due, PatternPoll::Finished);
     }
 
     #[test]

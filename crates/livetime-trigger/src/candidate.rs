@@ -21,7 +21,7 @@ const DETERMINANT_MIN: f64 = 1e-6;
 /// A candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// Invariant mass \[GeV\].
+    /// Invariant mass \[GeV\]; a NaN, which is in no window, of energies beyond the largest number.
     pub mass_gev: f64,
     /// Transverse momentum of the sum \[GeV\].
     pub pt_gev: f64,
@@ -122,7 +122,10 @@ impl Leptons {
                     continue;
                 }
                 let rank = rank(first, second);
-                if best.is_none_or(|(highest, _)| rank > highest) {
+                // A mass that is no number ranks below all others, as a sort has it in Python.
+                let is_higher =
+                    |highest: f64| rank > highest || (highest.is_nan() && !rank.is_nan());
+                if best.is_none_or(|(highest, _)| is_higher(highest)) {
                     best = Some((rank, (a, b)));
                 }
             }
@@ -148,7 +151,8 @@ fn mass(legs: &[&PhysicsObject]) -> f64 {
         (px, py, pz) = (px + pt * phi.cos(), py + pt * phi.sin(), pz + along);
     }
     let squared: f64 = energy * energy - px * px - py * py - pz * pz;
-    squared.max(0.0).sqrt()
+    // `max` would make 0, a mass that windows take, of the NaN of energies beyond the largest number.
+    if squared < 0.0 { 0.0 } else { squared.sqrt() }
 }
 
 fn candidate(legs: &[&PhysicsObject]) -> Candidate {
@@ -232,6 +236,21 @@ mod tests {
         let same = electron(3, 12.0, 2.0, 1.0);
         assert_eq!(of(&[z[0], z[1], soft[0], same]).four_lepton(), None);
         assert_eq!(leptons.count(ObjectKind::Electron, 11.0), 1);
+    }
+
+    /// The pairs of the first muon come first, and their masses are no numbers.
+    #[test]
+    fn a_pair_whose_energy_overflows_ranks_below_all_others() {
+        let far = muon(0, 30.0, 400.0, 0.0, 1.0);
+        let z = [muon(1, 45.6, 0.0, 0.0, 1.0), muon(2, 45.6, 0.0, 3.1, -1.0)];
+        let rest = muon(3, 5.0, 0.0, 1.0, -1.0);
+        let leptons = of(&[far, z[0], z[1], rest]);
+        let by_mass = |a: &PhysicsObject, b: &PhysicsObject| -(mass(&[a, b]) - Z_MASS).abs();
+        assert!(mass(&[&far, &z[1]]).is_nan());
+        assert_eq!(leptons.best_pair(None, by_mass), Some((1, 2)));
+        let alone = of(&[far, rest]);
+        assert_eq!(alone.best_pair(None, by_mass), Some((0, 1)));
+        assert!(alone.dimuon().is_some_and(|found| found.mass_gev.is_nan()));
     }
 
     #[test]

@@ -442,7 +442,8 @@ mod tests {
     use livetime_wire::event::EventView;
 
     use super::*;
-    use crate::dimuon::tests::{back_to_back, event, fragment, good};
+    use crate::dimuon::tests::{back_to_back, event, fragment, good, muon};
+    use crate::filter::FilterCounts;
 
     fn path(name: &str, cut: EventCut, stream: u8) -> EventPathConfig {
         EventPathConfig {
@@ -540,6 +541,26 @@ mod tests {
     }
 
     #[test]
+    fn each_reason_of_a_menu_is_counted_alone() {
+        let mut menu = EventMenu::new(config(), Box::new(NoClock));
+        let mut counts = FilterCounts::new(&menu);
+        counts.add(&answer(&mut menu, &with_mass(1, 91.0)));
+        // The sample of all events is drawn by the trigger number.
+        let none = FilterOutput {
+            accept: false,
+            reason: 2,
+            streams: 0,
+        };
+        let mut rejected = (1..).map(|trigger| answer(&mut menu, &with_mass(trigger, 30.0)));
+        let rejected = rejected.find(|output| !output.accept);
+        assert_eq!(rejected, Some(none));
+        counts.add(&none);
+        // Z, ALL, no_path, over_time, and what has no name.
+        let by_reason = [0, 1, 2, 3, 4].map(|reason| counts.of(reason));
+        assert_eq!(by_reason, [(1, 0), (0, 0), (0, 1), (0, 0), (0, 0)]);
+    }
+
+    #[test]
     fn a_path_may_ask_for_level_two_bits() {
         let of_bit = |bit| EventMenuConfig {
             paths: vec![EventPathConfig {
@@ -586,6 +607,32 @@ mod tests {
         let kinds = ["path.", "stream."];
         let counted = counted.filter(|(name, _)| kinds.iter().any(|kind| name.starts_with(kind)));
         assert_eq!(counted.map(|(_, events)| events).sum::<u64>(), 0);
+    }
+
+    /// Its mass is no number, which is in no window.
+    #[test]
+    fn a_pair_whose_energy_overflows_passes_no_window() {
+        let muons = |etas: [f32; 2]| {
+            let [one, other] = etas;
+            let pair = [
+                muon(0, 20.0, one, 0.0, 1.0),
+                muon(1, 20.0, other, 3.0, -1.0),
+            ];
+            event(1, &good(vec![fragment(&pair)]), &[])
+        };
+        let windows = EventMenuConfig {
+            paths: vec![
+                path("LOW", window(0.0, 5.0), 0),
+                path("ANY", window(0.0, f64::INFINITY), 1),
+            ],
+            ..config()
+        };
+        let mut menu = EventMenu::new(windows, Box::new(NoClock));
+        for etas in [[400.0, 400.0], [400.0, 0.0], [800.0, -800.0]] {
+            let output = answer(&mut menu, &muons(etas));
+            assert_eq!((output.accept, output.reason), (false, 2), "{etas:?}");
+        }
+        assert_eq!(answer(&mut menu, &muons([1.0, 0.0])).reason, 1);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A filter sees one event through [`EventAccess`] and says keep or not, why, and for which
 //! streams. The same filter runs on line, in the simulator and over a file, and must give the same
 //! answers there: an answer depends on the event alone, never on what came before. Built in are
-//! [`AcceptAll`] and [`crate::mass_window::MassWindow`].
+//! [`AcceptAll`], [`crate::mass_window::MassWindow`], the menu of [`crate::event_menu`] and the chains
+//! of stages of [`crate::filter_stage`].
 
 use livetime_wire::event::EventAccess;
 
@@ -12,7 +13,7 @@ use livetime_wire::event::EventAccess;
 pub struct FilterOutput {
     /// Whether the event goes to the file.
     pub accept: bool,
-    /// Why: an index into [`EventFilter::reasons`].
+    /// Why: an index into [`EventFilter::reason_names`].
     pub reason: u16,
     /// Streams that it belongs to, one bit each.
     pub streams: u16,
@@ -41,7 +42,8 @@ pub struct FilterOutput {
 /// }
 /// ```
 pub trait EventFilter: Send {
-    /// Judges an event. The answer depends on the event alone: no counters, no clock.
+    /// Judges an event. The answer depends on the event alone: no counters and no clock, but for an
+    /// event over its `event_limit`, which goes to the error stream.
     fn filter(&mut self, event: &dyn EventAccess) -> FilterOutput;
 
     /// Whether the rest of an event is worth fetching, where events are built in two steps: `first`
@@ -51,10 +53,11 @@ pub trait EventFilter: Send {
         true
     }
 
-    /// Names of the reasons, by their index; never empty and always the same.
+    /// Names of the reasons, by their index, where the code names them; never empty and always the
+    /// same. A filter whose reasons are named by its configuration gives [`Self::reason_names`] too.
     fn reasons(&self) -> &[&str];
 
-    /// The same, of a filter whose reasons are named by its configuration.
+    /// Names of the reasons, by their index: those of [`Self::reasons`], or those of the configuration.
     #[inline]
     fn reason_names(&self) -> Vec<String> {
         self.reasons()
@@ -106,7 +109,7 @@ impl FilterCounts {
         Self {
             accepted: 0,
             rejected: 0,
-            by_reason: vec![(0, 0); filter.reasons().len() + 1],
+            by_reason: vec![(0, 0); filter.reason_names().len() + 1],
         }
     }
 
