@@ -37,7 +37,9 @@ use crate::settlement::{longest_repair, settle};
 use crate::snapshot::Snapshot;
 use crate::stream_mender::{Addressee, CutStream, StreamFault, StreamMender};
 use crate::unclaimed::{of_no_trigger, settle_unanswered, unanswered};
-use crate::worker::{CommandBox, Phase, PhaseCell, ReportBoard, Worker, WorkerResult};
+use crate::worker::{
+    CommandBox, Phase, PhaseCell, ReportBoard, Worker, WorkerResult, start_workers,
+};
 
 /// Why a chain could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -197,6 +199,7 @@ fn neighbours(snapshot: &Snapshot, lost: &[UnitKind]) -> Neighbours {
             .unwrap_or_default(),
         // Of one that has ended in order, nothing is open.
         nobody_knows_open: false,
+        ended_by_force: false,
         events_done: lives_of(snapshot, UnitKind::Builder)
             .map(|(_, role)| role.gauges.done)
             .sum(),
@@ -312,16 +315,14 @@ impl Chain {
         let place = config.workers.iter().position(has_front_end);
         let front_end = place.map(|place| (commands[place].clone(), bells[place].clone()));
         let workers = make_workers(&config.workers, roles, bells, commands, &board);
-        let threads: Result<_, _> = workers
-            .into_iter()
-            .map(|worker| worker.spawn(clock.clone(), phase.clone()))
-            .collect();
+        let spawn = |worker: Worker| worker.spawn(clock.clone(), phase.clone());
+        let threads = start_workers(workers, &phase, spawn)?;
         Ok(Self {
             run: config.run,
             clock,
             phase,
             blocks,
-            threads: threads?,
+            threads,
             processes: None,
             front_end,
             is_paused: config.source.triggers.starts_paused,
@@ -661,6 +662,7 @@ impl Chain {
                 };
                 let neighbours = Neighbours {
                     nobody_knows_open: !drained && !has_ended(&snapshot, UnitId::EVENT_MANAGER),
+                    ended_by_force: !drained,
                     ..neighbours(&snapshot, &lost)
                 };
                 settle_lost(&mut outcome.counts, &mut outcome.losses, &lost, neighbours);

@@ -614,10 +614,11 @@ fn datagram_pages(config: &ChainConfig) -> (u32, u32) {
     (u32::try_from(pages).unwrap_or(u32::MAX), page_words(config))
 }
 
-/// Words of a page that holds payload of any link.
+/// Words of a page that holds payload of any link: never 0, also where a check of the configuration has
+/// not refused that yet.
 fn page_words(config: &ChainConfig) -> u32 {
     let links = config.data_links.iter().map(|link| &link.link);
-    links.map(|link| link.page_words).max().unwrap_or(16)
+    links.map(|link| link.page_words).max().unwrap_or(16).max(1)
 }
 
 /// Pages of the largest fragment of a link.
@@ -671,10 +672,11 @@ fn datagram_bytes(config: &ChainConfig, pages_of: impl Fn(&DataLinkConfig) -> u6
     let of_page = u64::from(page_words(config)) * 4 + PAYLOAD_AT as u64 * 4 + OVERHEAD_BYTES;
     let of_unit = |unit: u16| -> u64 {
         let links = config.data_links.iter().filter(|link| link.unit == unit);
-        links.map(&pages_of).sum()
+        links.map(&pages_of).fold(0, u64::saturating_add)
     };
     let units = 0..config.builder.readout_units.len() as u16;
-    units.map(of_unit).max().unwrap_or(1) * of_page
+    let pages = units.map(of_unit).max().unwrap_or(1);
+    pages.saturating_mul(of_page)
 }
 
 /// Slots of a ring that is to have so many.

@@ -113,8 +113,16 @@ impl PacketLog {
             |error: &dyn std::fmt::Display| format!("cannot create {}: {error}", path.display());
         let file = File::create_new(path).map_err(|error| failed(&error))?;
         let begin = begin_of(path, run, node);
-        let writer = RunWriter::new(file, &begin, limits()).map_err(|error| failed(&error))?;
-        Self::start_on(writer, cut, config, run, packet_words_max).map_err(|error| failed(&error))
+        let writer = RunWriter::new(file, &begin, limits()).map_err(|error| failed(&error));
+        let started = writer.and_then(|writer| {
+            let started = Self::start_on(writer, cut, config, run, packet_words_max);
+            started.map_err(|error| failed(&error))
+        });
+        if started.is_err() {
+            // It was not there before, and would be in the way of the next run.
+            let _stays = std::fs::remove_file(path);
+        }
+        started
     }
 
     /// As [`PacketLog::start`], on any output; `cut` makes it end at a byte and go on from there.
@@ -213,15 +221,31 @@ impl PacketLog {
     /// Has the file closed and says what is in it.
     pub fn finish(mut self) -> PacketLogCounts {
         let offered = self.given + self.refused;
-        self.shared.offered.store(offered, Ordering::Relaxed);
-        // Release pairs with the Acquire in `write_all`: what was stored and pushed before is seen.
-        self.shared.stop.store(true, Ordering::Release);
-        let joined = self.thread.take().map(JoinHandle::join);
-        let recorded = joined.and_then(Result::ok).unwrap_or(0);
+        let recorded = self.close();
         PacketLogCounts {
             recorded,
             unrecorded: offered - recorded.min(offered),
         }
+    }
+
+    /// Has the file closed, once; returns how many packets are in it.
+    fn close(&mut self) -> u64 {
+        let Some(thread) = self.thread.take() else {
+            return 0;
+        };
+        let offered = self.given + self.refused;
+        self.shared.offered.store(offered, Ordering::Relaxed);
+        // Release pairs with the Acquire in `write_all`: what was stored and pushed before is seen.
+        self.shared.stop.store(true, Ordering::Release);
+        thread.join().unwrap_or(0)
+    }
+}
+
+impl Drop for PacketLog {
+    /// The chain of a trigger node may fail to start when this one has: its thread would stay, with the
+    /// file open.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -291,7 +315,7 @@ impl<W: Write> PacketWriter<W> {
     fn write_all(mut self) -> u64 {
         let mut pauses = 0;
         loop {
-            // Acquire pairs with the Release in `finish`.
+            // Acquire pairs with the Release in `close`.
             let is_last_look = self.shared.stop.load(Ordering::Acquire);
             self.look_at_disk(is_last_look);
             let before = self.taken;
@@ -619,6 +643,21 @@ mod tests {
             (events, end.condition),
             (counts.recorded, Condition::INCOMPLETE)
         );
+    }
+
+    #[test]
+    fn a_log_that_does_not_start_leaves_no_file_and_one_that_is_dropped_closes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = waiting_log(folder.path());
+        let too_long = u32::MAX as usize - HEAD_WORDS;
+        assert!(PacketLog::start(&config, RunNumber(3), 0, too_long).is_err());
+        assert!(!config.path.exists(), "nothing is in the way of the next");
+        let mut log = PacketLog::start(&config, RunNumber(3), 0, PACKET_WORDS).unwrap();
+        record(&mut log, 1);
+        drop(log);
+        let mut reader = RunReader::open(File::open(&config.path).unwrap()).unwrap();
+        assert!(reader.next_event().unwrap().is_some());
+        assert!(reader.end().is_some(), "its thread has closed it");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! does is in `role/`.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -201,6 +202,35 @@ impl ReportBoard {
     }
 }
 
+/// Starts the threads of all workers, each by `spawn`. Where one is not to be had, those that run have
+/// ended when this returns: their roles hold files and sockets.
+///
+/// # Errors
+/// What the system says of that one.
+pub fn start_workers(
+    workers: Vec<Worker>,
+    phase: &PhaseCell,
+    mut spawn: impl FnMut(Worker) -> io::Result<JoinHandle<WorkerResult>>,
+) -> io::Result<Vec<JoinHandle<WorkerResult>>> {
+    let mut running = Vec::with_capacity(workers.len());
+    for worker in workers {
+        let bell = worker.waiter.doorbell().clone();
+        match spawn(worker) {
+            Ok(thread) => running.push((bell, thread)),
+            Err(error) => {
+                phase.advance(Phase::Aborting);
+                running.iter().for_each(|(bell, _)| bell.ring());
+                // A panic of a worker ends the program through the panic hook.
+                running
+                    .into_iter()
+                    .for_each(|(_, thread)| drop(thread.join()));
+                return Err(error);
+            }
+        }
+    }
+    Ok(running.into_iter().map(|(_, thread)| thread).collect())
+}
+
 /// What a worker leaves behind.
 pub struct WorkerResult {
     /// Name of its thread.
@@ -229,11 +259,7 @@ impl Worker {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn spawn(
-        self,
-        clock: RunClock,
-        phase: PhaseCell,
-    ) -> std::io::Result<JoinHandle<WorkerResult>> {
+    pub fn spawn(self, clock: RunClock, phase: PhaseCell) -> io::Result<JoinHandle<WorkerResult>> {
         let name = self.name.clone();
         std::thread::Builder::new()
             .name(name)
@@ -295,5 +321,49 @@ impl Worker {
             waits: waiter.counts(),
             pin_error: pin.err().map(|error| error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_shm::WaitStrategy;
+
+    use super::*;
+
+    fn worker(name: &str) -> Worker {
+        Worker {
+            name: name.to_owned(),
+            core: None,
+            waiter: Waiter::new(WaitStrategy::Block),
+            roles: Vec::new(),
+            board: ReportBoard::default(),
+            commands: CommandBox::default(),
+        }
+    }
+
+    #[test]
+    fn where_a_thread_is_not_to_be_had_those_that_run_end() {
+        let phase = PhaseCell::default();
+        let ended = Arc::new(AtomicBool::new(false));
+        let mut asked = Vec::new();
+        let spawn = |worker: Worker| {
+            asked.push(worker.name.clone());
+            if worker.name == "none" {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let (phase, ended) = (phase.clone(), Arc::clone(&ended));
+            Ok(std::thread::spawn(move || {
+                let result = worker.run(&RunClock::start(), &phase);
+                ended.store(true, Ordering::Relaxed);
+                result
+            }))
+        };
+        let workers = ["first", "none", "last"].map(worker).into();
+        let started = start_workers(workers, &phase, spawn);
+        let error = started.err().map(|error| error.kind());
+        assert_eq!(error, Some(io::ErrorKind::WouldBlock));
+        assert_eq!(asked, ["first", "none"]);
+        assert_eq!(phase.get(), Phase::Aborting);
+        assert!(ended.load(Ordering::Relaxed), "it was waited for");
     }
 }

@@ -29,7 +29,10 @@ while not given or len(descriptors) < 2:
     what, *body = json.loads(packet)
     given = body[0] if what == "begin" else given
 data = socket.socket(fileno=descriptors[0])
-control.send(json.dumps(["life", 1]).encode())
+def say(what, body):
+    control.send(json.dumps([what, body]).encode())
+
+say("life", 1)
 
 def asked():
     packet = data.recv(64)
@@ -43,6 +46,18 @@ def done(request):
 def failed(request):
     data.send(struct.pack("<QQ", 2, request[4]) + json.dumps(["bad", "trace"]).encode())
 
+if sys.argv[-1].startswith("stillborn"):
+    # Lives that die before they read what they are asked, but for those that are named: they answer once.
+    answering = [int(life) for life in sys.argv[-1].split()[1:]]
+    life = 1
+    while True:
+        request = asked()
+        if life in answering:
+            done(request)
+            request = asked()
+        say("died", "exit status: 1")
+        life += 1
+        say("life", life)
 if sys.argv[-1] == "ahead":
     # Answers to a question only when it knows the next.
     while True:
@@ -151,4 +166,43 @@ fn a_failing_event_is_found_with_another_batch_asked_about() {
         2 * BATCH - 1,
         "the failed one is in no histogram"
     );
+}
+
+#[test]
+fn a_filter_whose_lives_die_before_they_begin_is_not_asked_for_ever() {
+    let Some((mut filter, _folder)) = filter("stillborn") else {
+        return;
+    };
+    fill(&mut filter, 1);
+    while filter.judged().is_none() {
+        filter.poll(RunNs(0));
+        let deaths = filter.counts().deaths;
+        assert!(deaths < 50, "none of them has begun anything");
+        std::thread::yield_now();
+    }
+    assert_eq!(judged(&mut filter), [true; BATCH as usize]);
+    let failures = filter.take_failures();
+    let why = "the interpreter does not start again: exit status: 1";
+    for failure in &failures {
+        assert_eq!(failure.deaths, [("fu0".to_owned(), why.to_owned())]);
+    }
+    assert_eq!(failures.len() as u64, BATCH);
+    assert_eq!(filter.counts().deaths, 3);
+    // What comes later is not asked about any more.
+    fill(&mut filter, 1 + BATCH);
+    assert_eq!(judged(&mut filter), [true; BATCH as usize]);
+    assert_eq!(filter.counts().deaths, 3);
+}
+
+#[test]
+fn a_life_that_answers_takes_the_blame_from_those_before_it() {
+    let Some((mut filter, _folder)) = filter("stillborn 3 5") else {
+        return;
+    };
+    for batch in 0..2 {
+        fill(&mut filter, 1 + batch * BATCH);
+        assert_eq!(judged(&mut filter), [false; BATCH as usize]);
+    }
+    let counts = filter.counts();
+    assert_eq!((counts.deaths, counts.failed), (4, 0));
 }

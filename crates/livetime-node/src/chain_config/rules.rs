@@ -238,7 +238,8 @@ impl ChainConfig {
         else {
             return None;
         };
-        let least = ByteSize(event_buffer_bytes(self).next_multiple_of(1 << 10));
+        let least = event_buffer_bytes(self);
+        let least = ByteSize(least.checked_next_multiple_of(1 << 10).unwrap_or(least));
         (found < least.0).then(|| {
             Problem::new(
                 RECEIVE_BUFFER,
@@ -310,7 +311,8 @@ impl ChainConfig {
         let links = self.data_links.len();
         let header_bytes = 4 * EventHeader::words(links, 0) as u64;
         let fragment_bytes = self.source.fragment.bytes_max.0;
-        let largest = ByteSize(header_bytes + links as u64 * fragment_bytes);
+        let of_links = fragment_bytes.saturating_mul(links as u64);
+        let largest = ByteSize(of_links.saturating_add(header_bytes));
         let taken = ByteSize(self.store.event_bytes_max as u64);
         (taken < largest).then(|| {
             Problem::new(
@@ -335,7 +337,7 @@ impl ChainConfig {
                 format!("{:#}", ByteSize(budget)),
                 format!(
                     "0, or at least {:#} for {writers} writers",
-                    ByteSize(event as u64 * writers)
+                    ByteSize(writers.saturating_mul(event as u64))
                 ),
                 "raise it, or lower store.event_max: one event of each writer must fit into a second",
             )

@@ -20,22 +20,11 @@ const ADVICE: &str = "choose another `--out`, runs are never overwritten";
 /// What is in the way, or what the file system says.
 pub(super) fn begin(file: &BegunFile, all: &[BegunFile]) -> Result<bool, String> {
     let path = Path::new(&file.path);
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let failed = |error: std::io::Error| failed(path, &error);
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
     match File::create_new(path) {
-        Ok(mut begun) => {
-            if let Some(other) = file_of_another_run(folder, all).map_err(failed)? {
-                // It was not there before.
-                let _removed = fs::remove_file(path);
-                let folder = folder.display();
-                return Err(format!(
-                    "{folder} already holds a run, or a part of one: {other}; {ADVICE}"
-                ));
-            }
-            begun.write_all(&file.begun).map_err(failed)?;
-            Ok(true)
-        }
+        Ok(begun) => fill(begun, path, all, |begun| begun.write_all(&file.begun)).map(|()| true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             match fs::read(path).map_err(failed)? == file.begun {
                 true => Ok(false),
@@ -46,14 +35,48 @@ pub(super) fn begin(file: &BegunFile, all: &[BegunFile]) -> Result<bool, String>
     }
 }
 
+/// Writes into a file that was made just now, unless its folder has a file of another run. Where that
+/// fails it is gone again: half of one is in the way of the next run.
+fn fill(
+    mut begun: File,
+    path: &Path,
+    all: &[BegunFile],
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let filled = match file_of_another_run(folder, all) {
+        Ok(None) => write(&mut begun).map_err(|error| failed(path, &error)),
+        Ok(Some(other)) => {
+            let folder = folder.display();
+            Err(format!(
+                "{folder} already holds a run, or a part of one: {other}; {ADVICE}"
+            ))
+        }
+        Err(error) => Err(failed(folder, &error)),
+    };
+    if filled.is_err() {
+        remove(path);
+    }
+    filled
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Removes a file that was put there, with its folder if nothing else is in it.
+fn remove(path: &Path) {
+    // What cannot be removed stays.
+    let _stays = fs::remove_file(path);
+    let _not_empty = path.parent().map(fs::remove_dir);
+}
+
 /// Removes a file that was put there for a run that has not started, with its folder if nothing else is
 /// in it: it would be in the way of the next.
 pub(super) fn abandon(file: &BegunFile) {
     let path = Path::new(&file.path);
     if fs::read(path).is_ok_and(|found| found == file.begun) {
-        // What cannot be removed stays.
-        let _stays = fs::remove_file(path);
-        let _not_empty = path.parent().map(fs::remove_dir);
+        remove(path);
     }
 }
 
@@ -106,6 +129,25 @@ mod tests {
             begun: Vec::new(),
         };
         assert_eq!(begin(&none, std::slice::from_ref(&none)), Ok(false));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_not_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        fs::create_dir(&out).unwrap();
+        let file = begun(&out, "events.mcap");
+        let path = Path::new(&file.path);
+        let half = |begun: &mut File| -> std::io::Result<()> {
+            begun.write_all(b"beg")?;
+            Err(ErrorKind::StorageFull.into())
+        };
+        let made = File::create_new(path).unwrap();
+        let refused = fill(made, path, std::slice::from_ref(&file), half).unwrap_err();
+        assert!(refused.contains("events.mcap: "), "{refused}");
+        assert!(!out.exists(), "it is as if nothing had been begun");
+        assert_eq!(begin(&file, std::slice::from_ref(&file)), Ok(true));
+        assert_eq!(fs::read(path).unwrap(), b"begun");
     }
 
     #[test]

@@ -42,11 +42,12 @@ pub const ENTRIES_MAX: usize = 1000;
 /// One end of a ring or stream, a pool, or a bell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndName {
-    /// `producer`, `consumer`, `pool`, `stream` or `bell`.
+    /// `producer`, `consumer`, `pool`, `stream`, `datagrams` or `bell`.
     pub kind: String,
-    /// Name of the ring or pool; of a stream, the unit at its other end; of a bell, who sleeps.
+    /// Name of the ring or pool; of a stream or a socket for datagrams, the unit at its other end; of a
+    /// bell, who sleeps.
     pub name: String,
-    /// Epoch of the ring or stream; 0 for pools and bells.
+    /// Epoch of the ring, stream or socket; 0 for pools and bells.
     pub epoch: u64,
 }
 
@@ -83,7 +84,8 @@ pub enum Message {
         joined: Vec<(u16, u64)>,
         /// TAI at which the time of the run is 0 if its spills are aligned, else 0 \[ns\].
         spill_origin_ns: u64,
-        /// Path of the run file, for the writer.
+        /// Path of the run file: for a writer its own, for others the main one, beside which lies what they
+        /// write.
         file: String,
     },
     /// Ends, in the order of the descriptors.
@@ -98,8 +100,8 @@ pub enum Message {
     Triggers(Vec<u64>),
     /// Something happened to a peer.
     Command {
-        /// `lost`, `back`, `decide`, `released`, `retire`, `reconnect`, `held`, `succeed`, `hold`
-        /// or `joined`.
+        /// `lost`, `back`, `decide`, `released`, `unasked`, `open`, `end`, `retire`, `reconnect`, `held`,
+        /// `succeed`, `hold`, `joined`, `pause` or `resume`.
         what: String,
         /// Code of the unit.
         unit: u16,

@@ -24,6 +24,8 @@ const STILL: Duration = Duration::from_secs(1);
 /// How long a wait takes at most once it was asked to be cut short: roles that are there come to rest
 /// in that, and the accounts close.
 const HASTE: Duration = Duration::from_millis(500);
+/// How long a host that is not heard is waited for, unless that was asked to be cut short.
+const HOST_PATIENCE: Duration = Duration::from_secs(5);
 
 impl ProcessGroup {
     /// Has every role count what is its own to count.
@@ -41,10 +43,7 @@ impl ProcessGroup {
 
     /// Waits until no role does any work, as long as patience lasts.
     fn await_rest(&mut self, rest: &mut RestWatch) {
-        if let Some(hosts) = &self.launcher.hosts {
-            // A host that does not know the step yet would look as if it were through with it.
-            let _in_time = hosts.await_phase(self.page());
-        }
+        self.await_hosts();
         let since = Instant::now();
         let mut began = self.activities();
         rest.begin(began.clone());
@@ -63,6 +62,18 @@ impl ProcessGroup {
             began.remove(&process.block);
         }
         rest.end(&began, &self.activities());
+    }
+
+    /// Waits until every host knows the step: one that does not would look as if it were through with it.
+    fn await_hosts(&mut self) {
+        let since = Instant::now();
+        while let Some(hosts) = &self.launcher.hosts {
+            if hosts.await_phase(self.page(), LOOK)
+                || since.elapsed() >= self.patience().min(HOST_PATIENCE)
+            {
+                return;
+            }
+        }
     }
 
     /// Waits until what was lost between units of the event builder is repaired, as long as there are

@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,11 @@ use crate::role_ends::unit_of;
 
 /// How long a connecting peer may take to say who it is, and a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Peers that are heard at the same time, each by a thread of its own; of more the next is heard before
+/// others are accepted.
+const HEARD_MAX: usize = 64;
+/// Time until the next try where none can be accepted, for want of descriptors for example.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Longest first line.
 const LINE_MAX: usize = 256;
 /// Streams on the shelf; more are sent away.
@@ -192,11 +198,8 @@ impl HostStreams {
         Ok(PeerSocket::Datagrams(socket))
     }
 
-    /// Takes in who has connected.
-    fn meet(&self, mut stream: TcpStream) {
-        let Some(line) = read_line(&mut stream) else {
-            return;
-        };
+    /// Takes in who has connected and has said this line.
+    fn meet(&self, mut stream: TcpStream, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let ["livetime", kind, key, unit, peer, epoch, ref port @ ..] = words[..] else {
             return;
@@ -238,12 +241,15 @@ fn connects(unit: UnitId, peer: UnitId) -> bool {
     }
 }
 
-/// The first line, byte by byte: what follows it is the role's.
+/// The first line, byte by byte: what follows it is the role's. All of it is there within [`PATIENCE`].
 fn read_line(stream: &mut TcpStream) -> Option<String> {
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let until = Instant::now() + PATIENCE;
     let mut line = Vec::new();
     let mut byte = [0];
     while line.len() < LINE_MAX {
+        let left = until.saturating_duration_since(Instant::now());
+        // A time of 0 is refused: it would be one without end.
+        stream.set_read_timeout(Some(left)).ok()?;
         stream.read_exact(&mut byte).ok()?;
         if byte[0] == b'\n' {
             return String::from_utf8(line).ok();
@@ -253,13 +259,51 @@ fn read_line(stream: &mut TcpStream) -> Option<String> {
     None
 }
 
-/// Accepts until nobody has the streams any more.
+/// Accepts until nobody has the streams any more. Who connects and says nothing keeps nobody else out.
 fn accept(listener: &TcpListener, streams: &Weak<HostStreams>) {
-    while let Ok((stream, _)) = listener.accept() {
-        let Some(streams) = streams.upgrade() else {
+    // Each thread that hears somebody has one more of it.
+    let heard = Arc::new(());
+    loop {
+        let accepted = listener.accept();
+        if streams.strong_count() == 0 {
             return;
-        };
-        streams.meet(stream);
+        }
+        match accepted {
+            Ok((stream, _)) if Arc::strong_count(&heard) <= HEARD_MAX => {
+                hear_aside(stream, streams, Arc::clone(&heard));
+            }
+            Ok((stream, _)) => hear(stream, streams),
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Hears who has connected, for as long as that may take.
+fn hear(mut stream: TcpStream, streams: &Weak<HostStreams>) {
+    if let Some(line) = read_line(&mut stream)
+        && let Some(streams) = streams.upgrade()
+    {
+        streams.meet(stream, &line);
+    }
+}
+
+/// The same on a thread of its own, which has `place` meanwhile; here where none is to be had.
+fn hear_aside(stream: TcpStream, streams: &Weak<HostStreams>, place: Arc<()>) {
+    let (give, take) = channel::<TcpStream>();
+    let of_thread = Weak::clone(streams);
+    let thread = std::thread::Builder::new().name("stream".to_owned());
+    let started = thread.spawn(move || {
+        if let Ok(stream) = take.recv() {
+            hear(stream, &of_thread);
+        }
+        drop(place);
+    });
+    match started {
+        Ok(_) => {
+            // It waits for that and nothing else.
+            let _takes = give.send(stream);
+        }
+        Err(_) => hear(stream, streams),
     }
 }
 
@@ -347,6 +391,48 @@ mod tests {
             assert!(end.is_err() || rest.is_empty(), "{line}");
         }
         assert!(host.shelf().is_empty());
+    }
+
+    #[test]
+    fn who_connects_and_says_nothing_keeps_nobody_out() {
+        let host = || HostStreams::listen(Ipv4Addr::LOCALHOST.into(), "k").unwrap();
+        let (a, b) = (host(), host());
+        // Heard one after the other they would take longer than anybody waits for a stream.
+        let silent: Vec<TcpStream> = (0..4)
+            .map(|_| TcpStream::connect(a.address()).unwrap())
+            .collect();
+        let (unit, at) = (UnitId::builder(3), a.address().to_string());
+        let near = b.take_remote((unit, EVM, 7), &TCP, &at, Occasion::Start);
+        let far = a.take_remote((EVM, unit, 7), &TCP, "unused", Occasion::Start);
+        ends_are_joined(near.unwrap(), far.unwrap());
+        drop(silent);
+    }
+
+    #[test]
+    fn an_accept_that_fails_is_not_the_last_one() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        // Whenever nobody has connected yet it fails.
+        listener.set_nonblocking(true).unwrap();
+        let streams = Arc::new(HostStreams {
+            key: "k".to_owned(),
+            address: listener.local_addr().unwrap(),
+            shelf: Mutex::default(),
+            arrived: Condvar::new(),
+        });
+        let shelf = Arc::downgrade(&streams);
+        let thread = std::thread::spawn(move || accept(&listener, &shelf));
+        let (b, unit) = (
+            HostStreams::listen(Ipv4Addr::LOCALHOST.into(), "k").unwrap(),
+            UnitId::builder(0),
+        );
+        let at = streams.address().to_string();
+        for epoch in 1..5 {
+            let near = b.take_remote((unit, EVM, epoch), &TCP, &at, Occasion::Start);
+            let far = streams.take_remote((EVM, unit, epoch), &TCP, "unused", Occasion::Start);
+            ends_are_joined(near.unwrap(), far.unwrap());
+        }
+        drop(streams);
+        thread.join().unwrap();
     }
 
     #[test]

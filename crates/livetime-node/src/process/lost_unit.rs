@@ -21,6 +21,8 @@ pub struct Neighbours {
     /// Whether the run was ended by force when no event manager was there: nobody has said which
     /// events are not built.
     pub nobody_knows_open: bool,
+    /// Whether the run was ended by force: what was on its way to a file stays away.
+    pub ended_by_force: bool,
     /// Events of the builder units that filter units or the writer were through with.
     pub events_done: u64,
     /// What the filter units judged; `None` where one of them died.
@@ -87,7 +89,7 @@ pub fn settle_lost(
         counts.l2_accepted = counts.l2_accepted.max(neighbours.accepts);
     }
     // From the file backwards, as what comes out is what is certain.
-    settle_store(counts, losses, lost);
+    settle_store(counts, losses, lost, neighbours.ended_by_force);
     settle_filter(counts, losses, lost, neighbours);
     if any(&[UnitKind::Source, UnitKind::EventManager, UnitKind::Builder]) {
         let right = counts.events_built + counts.events_incomplete;
@@ -156,7 +158,12 @@ pub fn count_accepted_once(counts: &mut ChainCounts, losses: &LossCounts, lost: 
 }
 
 /// Accepted events against the file.
-fn settle_store(counts: &mut ChainCounts, losses: &mut LossCounts, lost: &[UnitKind]) {
+fn settle_store(
+    counts: &mut ChainCounts,
+    losses: &mut LossCounts,
+    lost: &[UnitKind],
+    ended_by_force: bool,
+) {
     let filter_lost = lost.contains(&UnitKind::Filter);
     let writer_lost = lost.contains(&UnitKind::Writer);
     let stored = counts.events_stored;
@@ -178,6 +185,12 @@ fn settle_store(counts: &mut ChainCounts, losses: &mut LossCounts, lost: &[UnitK
             stored,
         );
         counts.filter_accepted += over;
+    }
+    if ended_by_force && lost.contains(&UnitKind::Builder) && !filter_lost && !writer_lost {
+        // An event goes to its file through its builder unit: what filter units have accepted of a dead
+        // one is built again, which an end by force does not wait for.
+        let missing = counts.filter_accepted.saturating_sub(certain);
+        losses.add(LossCause::StoreAborted, missing);
     }
 }
 
@@ -523,6 +536,45 @@ mod tests {
         (counts.filter_accepted, counts.filter_rejected) = (16, 24);
         let losses = settled(counts, LossCounts::new(), &[UnitKind::Writer]);
         assert_eq!((losses.of(LossCause::WriterLost), losses.total()), (1, 1));
+    }
+
+    /// A builder unit dies with an accepted event in its hands, and no other builds it again any more.
+    #[test]
+    fn what_an_end_cuts_off_between_filter_and_file_is_lost_where_no_builder_unit_has_it() {
+        let mut accepted = good();
+        (accepted.filter_accepted, accepted.filter_rejected) = (16, 24);
+        let settle = |ended_by_force, lost: &[UnitKind], mut losses: LossCounts| {
+            let mut counts = accepted;
+            let neighbours = Neighbours {
+                accepts: 40,
+                events_done: 39,
+                ended_by_force,
+                ..Neighbours::default()
+            };
+            settle_lost(&mut counts, &mut losses, lost, neighbours);
+            assert_eq!(counts.events_stored, 15, "the file is certain");
+            (counts.problems(&losses).len(), losses)
+        };
+        for lost in [
+            &[UnitKind::Builder][..],
+            &[UnitKind::Builder, UnitKind::Readout],
+        ] {
+            let (problems, losses) = settle(true, lost, LossCounts::new());
+            assert_eq!((problems, losses.total()), (0, 1), "{lost:?}");
+            assert_eq!(losses.of(LossCause::StoreAborted), 1, "{lost:?}");
+            // In a run that was drained it is a fault of ours, and not lost.
+            let (problems, losses) = settle(false, lost, LossCounts::new());
+            assert_eq!((problems, losses.total()), (1, 0), "{lost:?}");
+        }
+        // The writer had it when the run was ended.
+        let mut losses = LossCounts::new();
+        losses.add(LossCause::StoreAborted, 1);
+        let (problems, losses) = settle(true, &[UnitKind::Builder], losses);
+        assert_eq!((problems, losses.total()), (0, 1));
+        // Of a dead filter unit the file says what was accepted.
+        let lost = [UnitKind::Builder, UnitKind::Filter];
+        let (problems, losses) = settle(true, &lost, LossCounts::new());
+        assert_eq!((problems, losses.total()), (0, 0));
     }
 
     /// A dead filter or builder unit published too little, or what another did again: neither is a

@@ -43,7 +43,7 @@ impl RestWatch {
     }
 
     /// Whether nobody has done any work in several duty cycles since a look before; a role more or
-    /// less is work. Who stands still is left out.
+    /// less is work. Who stands still is left out. Whoever asks again at once gets the same answer.
     pub(super) fn look(&mut self, now: Activities) -> bool {
         let cycles_of = |block: &usize| now.get(block).map(|activity| activity.cycles);
         self.still
@@ -57,11 +57,7 @@ impl RestWatch {
             self.before = now;
             return false;
         }
-        let is_quiet = self.have_cycled(&self.before, &now);
-        if is_quiet {
-            self.before = now;
-        }
-        is_quiet
+        self.have_cycled(&self.before, &now)
     }
 
     /// Whether all have had several duty cycles since `before`, but for who stands still.
@@ -162,6 +158,21 @@ mod tests {
         assert!(watch.look(roles(&[(17, 5), (25, 6)])));
         assert!(!watch.look(roles(&[(30, 5)])), "one is gone");
         assert!(watch.look(roles(&[(33, 5)])));
+    }
+
+    /// Who has seen that a run has come to rest ends it, and the end asks once more, before anybody had
+    /// another duty cycle.
+    #[test]
+    fn rest_is_rest_as_long_as_there_is_no_work() {
+        let mut watch = RestWatch::default();
+        watch.begin(roles(&[(10, 5), (20, 5)]));
+        let quiet = roles(&[(13, 5), (25, 5)]);
+        for _ in 0..3 {
+            assert!(watch.look(quiet.clone()));
+        }
+        assert!(!watch.look(roles(&[(13, 6), (25, 5)])), "work");
+        assert!(!watch.look(roles(&[(15, 6), (28, 5)])), "too early");
+        assert!(watch.look(roles(&[(16, 6), (28, 5)])));
     }
 
     /// A readout unit asks a builder unit that is gone every 20 ms, and one duty cycle of a filter unit

@@ -340,10 +340,10 @@ impl RoleHosts {
         page.note(index, counters.activity);
     }
 
-    /// Waits until every host that lives knows phase and step of the run; whether all do.
-    pub(super) fn await_phase(&self, page: &RunPage) -> bool {
+    /// Waits so long until every host that lives knows phase and step of the run; whether all do.
+    pub(super) fn await_phase(&self, page: &RunPage, patience: Duration) -> bool {
         let due = (page.phase().get() as u64, page.step() as u64);
-        let known = self.wait_for(EXIT_PATIENCE, |state| {
+        let known = self.wait_for(patience, |state| {
             let mut hosts = state.hosts.values().filter(|host| host.gone.is_none());
             hosts.all(|host| host.knows == due).then_some(())
         });
@@ -473,6 +473,21 @@ mod tests {
         hosts.handle_host_gone("a", "it is not heard any more");
         let state = hosts.state();
         state.roles.get(&3).and_then(|role| role.exit.clone())
+    }
+
+    #[test]
+    fn a_host_that_does_not_know_a_step_is_waited_for_no_longer_than_asked_and_while_it_lives() {
+        let preparation = Preparation {
+            placement: vec![("ru0".to_owned(), "a".to_owned())],
+            ..Preparation::default()
+        };
+        let hosts = RoleHosts::new(preparation, Box::new(|_, _| {}));
+        let page = RunPage::new(1).expect("memory for a page");
+        assert!(hosts.await_phase(&page, Duration::ZERO), "it begins there");
+        page.advance(crate::process::run_page::SettleStep::CloseBuilders);
+        assert!(!hosts.await_phase(&page, Duration::ZERO));
+        hosts.handle_host_gone("a", "it is not heard any more");
+        assert!(hosts.await_phase(&page, Duration::ZERO));
     }
 
     #[test]

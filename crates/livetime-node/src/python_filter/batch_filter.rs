@@ -28,7 +28,8 @@ pub const REASONS: [&str; 2] = ["kept", "dropped"];
 const LOAD_PATIENCE: Duration = Duration::from_secs(60);
 /// Most time that one look adds to the filter's, so that a machine that stood still blames nobody.
 const STEP_MAX: u64 = 100_000_000;
-/// Interpreters that do not come up, one after the other, until no other is started.
+/// Interpreters, or lives of one, that do not get as far as a request, one after the other, until no
+/// other is started.
 const STARTS_MAX: u32 = 3;
 /// Failures of a unit that are told with their reasons; all are counted.
 const TOLD_MAX: u64 = 200;
@@ -128,7 +129,8 @@ pub struct BatchFilter {
     interpreter: Option<Interpreter>,
     /// Whether the interpreter takes requests.
     alive: bool,
-    /// Interpreters in a row that did not come up, and how long the present one takes \[ns\].
+    /// Interpreters and lives in a row that did not come up or died with requests that they had not
+    /// begun, and how long the present one takes \[ns\].
     starts_failed: u32,
     loading_ns: u64,
     work_ns: u64,
@@ -431,7 +433,9 @@ impl BatchFilter {
                 }
             }
             Heard::Alive => {
-                (self.alive, self.starts_failed, self.forks_of_life) = (true, 0, 0);
+                // Said of a life before it does anything: that it came up is known when it has begun a
+                // request.
+                (self.alive, self.forks_of_life) = (true, 0);
             }
             Heard::Fill(fill) => {
                 if let Some(asked) = self.asked.front_mut() {
@@ -467,7 +471,9 @@ impl BatchFilter {
     /// What was asked under this number.
     fn take_asked(&mut self, sequence: u64) -> Option<Asked> {
         let first = self.asked.front()?;
-        (first.request.sequence == sequence).then(|| self.asked.pop_front())?
+        let asked = (first.request.sequence == sequence).then(|| self.asked.pop_front())?;
+        self.starts_failed = 0;
+        asked
     }
 
     fn take_answer(&mut self, sequence: u64, filter_ns: u64, forks: u64) {
@@ -492,6 +498,7 @@ impl BatchFilter {
     fn lose_life(&mut self, how: String) {
         self.alive = false;
         self.counts.deaths += 1;
+        let (was_asked, mut has_begun) = (!self.asked.is_empty(), false);
         let in_work = self.arena.in_work();
         while let Some(asked) = self.asked.pop_front() {
             let Request {
@@ -501,6 +508,7 @@ impl BatchFilter {
                 self.batches[slot].ranges.push((first, last));
                 continue;
             }
+            has_begun = true;
             let how = match asked.over_time {
                 true => {
                     self.counts.over_time += 1;
@@ -509,6 +517,15 @@ impl BatchFilter {
                 false => how.clone(),
             };
             self.blame(asked.request, how, String::new(), self.config.retries);
+        }
+        if has_begun {
+            self.starts_failed = 0;
+        } else if was_asked {
+            self.count_failed_start(&how);
+            if self.broken.is_some() {
+                // Its supervisor would start one life after the other.
+                self.interpreter = None;
+            }
         }
     }
 
