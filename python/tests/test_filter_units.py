@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import livetime
+from livetime import filter_worker
+from livetime.filters import traceback_of
 from program import PROGRAM, ROOT, needs_program
 
 TRIGGERS = 4000
@@ -352,6 +354,125 @@ def test_the_file_of_the_filter_is_kept_with_the_run(bench, tmp_path):
     kept = bench.folder / "whole" / "filter.py"
     assert kept.read_text() == (bench.folder / "my_filter.py").read_text()
     assert str(kept) in [str(bench.folder / file) for file in bench.whole.summary["files"]]
+
+
+#: Looks for its table where it lies, and keeps all or nothing.
+EDITED = """
+    import pathlib
+    import numpy as np
+    import beside
+
+    TABLE = pathlib.Path(__file__).with_name("table").read_text()
+
+    def select(events):
+        beside.fill(events, TABLE)
+        return np.full(len(events), {keeps})
+"""
+
+
+def wait_until_steered(bench, log, *order):
+    """Gives an order until the run takes it."""
+    while True:
+        done = bench.program("steer", "out", *order)
+        if done.returncode == 0:
+            return done.stdout.strip()
+        early = ("no run takes orders", "cannot open")
+        assert any(text in done.stderr for text in early), done.stderr + log.read_text()
+
+
+def judged_of(bench, log):
+    """Events of a run that were judged so far."""
+    counts = json.loads(wait_until_steered(bench, log, "status", "--json"))["counts"]
+    return counts["filter_accepted"] + counts["filter_rejected"]
+
+
+def test_all_filter_units_have_the_filter_with_which_the_run_began(tmp_path):
+    bench = Bench(tmp_path)
+    (tmp_path / "beside.py").write_text(
+        "def fill(events, table):\n"
+        "    events.fill(table, [0.5] * len(events), bins=1, range=(0, 1))\n"
+    )
+    (tmp_path / "table").write_text("number")
+    edited = tmp_path / "edited.py"
+    edited.write_text(textwrap.dedent(EDITED).format(keeps=True))
+    bench.configure(file="edited.py", filter_keys="units = 1\nunits_max = 2")
+    command, environment = bench.command(
+        "run", "run.toml", "--duration", "600s", "--out", "out", "--lossless", "--processes"
+    )
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    log = tmp_path / "log"
+    with open(log, "w") as talk:
+        running = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=talk, stderr=talk
+        )
+        try:
+            wait_until_steered(bench, log, "status")
+            edited.write_text(textwrap.dedent(EDITED).format(keeps=False))
+            assert wait_until_steered(bench, log, "filter", "add") == "fu1 has joined"
+            assert wait_until_steered(bench, log, "filter", "remove", "fu0") == "fu0 is leaving"
+            # The one that has joined is alone, and judges more than the other has in hand.
+            enough = judged_of(bench, log) + 500
+            while judged_of(bench, log) < enough:
+                assert running.poll() is None, log.read_text()
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.wait()
+    assert running.returncode == 0, log.read_text()
+    taken = bench.open("out", log.read_text())
+    assert taken.summary["conserved"]
+    assert taken.summary["roles"]["fu1"]["filter.batches"] > 0
+    assert taken.counts["filter_rejected"] == 0
+    assert taken.run.histograms["number"].total() == taken.counts["events_built"]
+    kept = tmp_path / "out" / "filter.py"
+    assert kept.read_text() == textwrap.dedent(EDITED).format(keeps=True)
+    names = {file.name for file in (tmp_path / "out").iterdir()}
+    assert "__pycache__" not in names, "a run directory has the files of the run alone"
+    environment["PYTHONPATH"] = str(tmp_path)
+    (tmp_path / "out" / "table").write_text("number")
+    command = bench.command("replay", "out", "--json")[0]
+    replayed = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert replayed.returncode == 0, replayed.stderr
+    assert json.loads(replayed.stdout)["differing"] == 0
+
+
+def test_a_kept_filter_has_the_name_of_its_file_and_shows_its_own_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file, kept = tmp_path / "mine.py", tmp_path / "run.py"
+    file.write_text("select = 3\n")
+    # Annotations are texts in the package's own modules, and not in what these load.
+    kept.write_bytes(
+        "# coding: latin-1\nPLACE = __file__\n"
+        "def select(events: int):\n    raise KeyError('no such thing: \xfc')\n".encode("latin-1")
+    )
+    chosen = filter_worker.load(str(file), "select", str(kept))
+    module = sys.modules.pop("mine")
+    assert module.PLACE == str(file)
+    assert module.select.__annotations__ == {"events": int}
+    assert chosen.name == "select"
+    with pytest.raises(KeyError) as raised:
+        module.select(0)
+    shown = traceback_of(raised.value)
+    assert f'File "{file}", line 4, in select' in shown
+    assert "raise KeyError('no such thing: \xfc')" in shown
+
+
+def test_the_memory_of_a_filter_has_no_limit_above_the_hard_one_of_the_program():
+    program = """
+import resource
+from livetime.filter_worker import _limit_memory
+hardest = 1 << 40
+resource.setrlimit(resource.RLIMIT_AS, (hardest, hardest))
+for more in (1 << 50, 1 << 30):
+    _limit_memory(more)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    print(soft == hard, soft == hardest, more < soft <= hardest)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    # The limit of the system, and then that of the filter.
+    assert said.stdout.split("\n")[:2] == ["True True False", "True False True"]
 
 
 def test_fragments_can_be_copied_and_kept_and_bins_of_one_unit_are_named(tmp_path):

@@ -12,15 +12,20 @@ use std::io::Read;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 use livetime_wire::object::ObjectKind;
-use livetime_wire::{EventNumber, RunNumber};
+use livetime_wire::{ByteSize, EventNumber, RunNumber};
 
 use crate::event_generator::EventGenerator;
 use crate::source_event::{SourceEvent, SourceObject};
 
 /// Most problems that one file is reported with.
 pub const PROBLEMS_MAX: usize = 20;
+/// Most problems that are looked for: one more tells whether there are more.
+const LOOKED_FOR_MAX: usize = PROBLEMS_MAX + 1;
 /// Most rows of a file; 10 million take about 1 GiB.
 pub const ROWS_MAX: usize = 10_000_000;
+/// Most bytes of a file, which is in memory while it is read: 10 million rows of two muons are half of
+/// that.
+const FILE_BYTES_MAX: ByteSize = ByteSize(4 << 30);
 /// Most objects of a row.
 pub const LEPTONS_MAX: usize = 24;
 /// Largest azimuth in rad: pi, and the last of four decimals rounded up.
@@ -71,17 +76,35 @@ pub enum RecordedError {
     /// It could not be read, or not as lines of text.
     #[error("events could not be read: {0}")]
     Read(#[from] csv::Error),
-    /// It holds bad values: every one of them, up to [`PROBLEMS_MAX`].
-    #[error("{}", joined(.0))]
-    Values(Vec<RecordedProblem>),
+    /// It is longer than anything that is read, or has no end.
+    #[error(
+        "events could not be read: more than {0}, the most allowed; give fewer rows or columns"
+    )]
+    TooLong(ByteSize),
+    /// It holds bad values.
+    #[error("{}", joined(problems, *are_all))]
+    Values {
+        /// Every one of them, up to [`PROBLEMS_MAX`].
+        problems: Vec<RecordedProblem>,
+        /// Whether there are no more.
+        are_all: bool,
+    },
 }
 
-fn joined(problems: &[RecordedProblem]) -> String {
+impl RecordedError {
+    /// The first [`PROBLEMS_MAX`] of these problems, of which there is one at least.
+    fn of_values(mut problems: Vec<RecordedProblem>) -> Self {
+        let are_all = problems.len() <= PROBLEMS_MAX;
+        problems.truncate(PROBLEMS_MAX);
+        Self::Values { problems, are_all }
+    }
+}
+
+fn joined(problems: &[RecordedProblem], are_all: bool) -> String {
     let lines: Vec<String> = problems.iter().map(RecordedProblem::to_string).collect();
-    let more = if problems.len() == PROBLEMS_MAX {
-        "\n(more are not shown)"
-    } else {
-        ""
+    let more = match are_all {
+        true => "",
+        false => "\n(more are not shown)",
     };
     lines.join("\n") + more
 }
@@ -116,10 +139,18 @@ impl RecordedEvents {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// [`RecordedError`]: reading failed, or the bad values of the file.
-    pub fn read(mut input: impl Read) -> Result<Self, RecordedError> {
+    /// [`RecordedError`]: reading failed, the file is longer than 4 GiB, or its bad values.
+    pub fn read(input: impl Read) -> Result<Self, RecordedError> {
+        Self::read_at_most(input, FILE_BYTES_MAX)
+    }
+
+    fn read_at_most(input: impl Read, most: ByteSize) -> Result<Self, RecordedError> {
         let mut bytes = Vec::new();
+        let mut input = input.take(most.0 + 1);
         input.read_to_end(&mut bytes).map_err(csv::Error::from)?;
+        if bytes.len() as u64 > most.0 {
+            return Err(RecordedError::TooLong(most));
+        }
         let mut lines = LineCount::new(&bytes);
         let mut reader = ReaderBuilder::new()
             .trim(Trim::All)
@@ -130,7 +161,7 @@ impl RecordedEvents {
             problems: Vec::new(),
         };
         let Some(columns) = reading.columns() else {
-            return Err(RecordedError::Values(reading.problems));
+            return Err(RecordedError::of_values(reading.problems));
         };
         let mut events = Self {
             numbers: Vec::new(),
@@ -138,7 +169,7 @@ impl RecordedEvents {
             ends: Vec::new(),
         };
         let mut row = StringRecord::new();
-        while reading.problems.len() < PROBLEMS_MAX && reader.read_record(&mut row)? {
+        while reading.problems.len() < LOOKED_FOR_MAX && reader.read_record(&mut row)? {
             let line = lines.at(row.position().map_or(0, csv::Position::byte));
             if events.numbers.len() == ROWS_MAX {
                 let allowed = format!("at most {ROWS_MAX} rows");
@@ -158,7 +189,7 @@ impl RecordedEvents {
         if reading.problems.is_empty() {
             Ok(events)
         } else {
-            Err(RecordedError::Values(reading.problems))
+            Err(RecordedError::of_values(reading.problems))
         }
     }
 
@@ -240,7 +271,7 @@ fn number_behind(names: &[&str], column: &str) -> Option<usize> {
 
 impl Reading {
     fn report(&mut self, line: u64, column: &str, found: &str, allowed: &str) {
-        if self.problems.len() < PROBLEMS_MAX {
+        if self.problems.len() < LOOKED_FOR_MAX {
             self.problems.push(RecordedProblem {
                 line,
                 column: column.to_owned(),
@@ -273,7 +304,7 @@ impl Reading {
         for (at, column) in header.iter().enumerate() {
             let number = number_behind(names, column);
             let is_used = number.is_some() || ["Run", "Event"].contains(&column);
-            if !is_used || self.problems.len() == PROBLEMS_MAX {
+            if !is_used || self.problems.len() == LOOKED_FOR_MAX {
                 continue;
             }
             if self.position(column) != Some(at) {
@@ -466,5 +497,22 @@ impl Reading {
                 0.0
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_is_refused_with_the_most_that_is_read() {
+        let text = "Run,Event,PID1,pt1,eta1,phi1,Q1\n1,2,13,20,0.5,1.0,1\n";
+        let most = ByteSize(text.len() as u64);
+        let read = RecordedEvents::read_at_most(text.as_bytes(), most);
+        assert_eq!(read.expect("it is as long as allowed").rows(), 1);
+        let endless = text.as_bytes().chain(std::io::repeat(b'\n'));
+        let error = RecordedEvents::read_at_most(endless, most).expect_err("it has no end");
+        let said = "events could not be read: more than 52 B, the most allowed; give fewer rows or columns";
+        assert_eq!(error.to_string(), said);
     }
 }

@@ -29,7 +29,7 @@ fn read(text: &str) -> RecordedEvents {
 
 fn problems(text: &str) -> Vec<RecordedProblem> {
     match RecordedEvents::read(text.as_bytes()) {
-        Err(RecordedError::Values(problems)) => problems,
+        Err(RecordedError::Values { problems, .. }) => problems,
         other => panic!("{other:?} for {text}"),
     }
 }
@@ -252,6 +252,22 @@ fn at_most_twenty_problems_are_reported_and_long_values_are_cut() {
 
     let long = format!("{header}\n{}", row.replacen('x', &"9".repeat(100_000), 1));
     assert_eq!(problems(&long)[0].found.len(), 40);
+}
+
+/// Whoever mends all that is shown is not to look for more.
+#[test]
+fn more_problems_are_named_only_where_there_are_more() {
+    let (header, row) = LEPTONS.split_once('\n').unwrap();
+    let bad = row.replace(",13,", ",15,");
+    for (rows, are_all) in [(1, true), (20, true), (21, false), (22, false)] {
+        let text = format!("{header}\n{}", bad.repeat(rows));
+        let shown = problems(&text).len();
+        assert_eq!(shown, rows.min(PROBLEMS_MAX));
+        let error = RecordedEvents::read(text.as_bytes()).unwrap_err();
+        let said = error.to_string();
+        assert_eq!(!said.ends_with("(more are not shown)"), are_all, "{said}");
+        assert_eq!(said.lines().count(), shown + usize::from(!are_all));
+    }
 }
 
 #[test]

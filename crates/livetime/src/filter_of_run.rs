@@ -1,22 +1,23 @@
 //! The Python filter of a run: its file is kept with the run, so that it can be replayed.
 //!
-//! A filter in Python is a file that people go on working on. What a run was filtered with is what
-//! its directory holds. Reading the configuration is not done here, see [`crate::config`].
+//! A filter in Python is a file that people go on working on. What a run is filtered with, from its
+//! first filter unit to one that joins hours later, is what its directory holds. Reading the
+//! configuration is not done here, see [`crate::config`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use livetime_node::FilterConfig;
 
 /// Name of the filter's file in a run directory.
 pub(crate) const FILE: &str = "filter.py";
 
-/// Copies the file of a Python filter into the run directory; returns its path there.
+/// Copies the file of a Python filter into the run directory, and has the filter loaded from there.
 ///
 /// # Errors
 /// That the file cannot be copied, with what to do.
-pub(crate) fn keep(filter: &FilterConfig, directory: &Path) -> Result<Option<PathBuf>, String> {
+pub(crate) fn keep(filter: &mut FilterConfig, directory: &Path) -> Result<(), String> {
     let FilterConfig::Python(python) = filter else {
-        return Ok(None);
+        return Ok(());
     };
     let kept = directory.join(FILE);
     let file = python.file.display();
@@ -26,7 +27,23 @@ pub(crate) fn keep(filter: &FilterConfig, directory: &Path) -> Result<Option<Pat
              help: `[filter] python` names it from the working directory"
         )
     })?;
-    Ok(Some(kept))
+    python.kept = Some(kept);
+    Ok(())
+}
+
+/// The file that was kept, where a filter is loaded from one.
+pub(crate) fn kept_file(filter: &FilterConfig) -> Option<&Path> {
+    match filter {
+        FilterConfig::Python(python) => python.kept.as_deref(),
+        _ => None,
+    }
+}
+
+/// Has a Python filter loaded from a file that was kept.
+pub(crate) fn load_from(filter: &mut FilterConfig, kept: &Path) {
+    if let FilterConfig::Python(python) = filter {
+        python.kept = Some(kept.to_owned());
+    }
 }
 
 /// The filter of the run `path` (a directory or a file in it), with the file that was kept with it.

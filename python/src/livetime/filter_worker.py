@@ -1,8 +1,9 @@
-"""The interpreter beside a filter unit: ``python -m livetime.filter_worker FILE FUNCTION``.
+"""The interpreter beside a filter unit: ``python -m livetime.filter_worker FILE FUNCTION [KEPT]``.
 
 Started by `livetime run`, not by people. It loads the filter once and forks a life of itself that
-answers requests, and another when that one dies. The events of a batch are columns in memory that
-it shares with the filter unit, their fragments lie in the pages of the readout units. What is said
+answers requests, and another when that one dies. People go on working on FILE: with KEPT, the copy
+that the run keeps, that is what is loaded. The events of a batch are columns in memory that it
+shares with the filter unit, their fragments lie in the pages of the readout units. What is said
 over the two sockets is in `livetime_node::python_filter::interpreter`.
 """
 
@@ -12,6 +13,7 @@ import array
 import ctypes
 import importlib.util
 import json
+import linecache
 import mmap
 import os
 import resource
@@ -226,9 +228,7 @@ class _Life:
         self._pid = os.getpid()
         os.register_at_fork(after_in_parent=self._note_fork)
         if given["memory_max"]:
-            own = resource.getpagesize() * int(Path("/proc/self/statm").read_text().split()[0])
-            limit = own + given["memory_max"]
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            _limit_memory(given["memory_max"])
 
     def _note_fork(self) -> None:
         self._forks += 1
@@ -323,9 +323,9 @@ class _Supervisor:
         body = plain(body) if isinstance(body, str) else body
         self._control.send(json.dumps([what, body]).encode())
 
-    def run(self, file: str, function: str) -> int:
+    def run(self, file: str, function: str, kept: Optional[str]) -> int:
         try:
-            chosen = load(file, function)
+            chosen = load(file, function, kept)
         except BaseException as error:
             self._say("refused", _where(error, file)[:TRACEBACK_MAX])
             return 1
@@ -390,6 +390,16 @@ class _Supervisor:
                 return _how(os.waitpid(pid, 0)[1])
 
 
+def _limit_memory(more: int) -> None:
+    """Lets this process take so many bytes over what it has, or what the system still gives it."""
+    own = resource.getpagesize() * int(Path("/proc/self/statm").read_text().split()[0])
+    limit, hardest = own + more, resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hardest != resource.RLIM_INFINITY:
+        # Only a process with privileges may raise its own.
+        limit = min(limit, hardest)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
 def _set_group(pid: int) -> None:
     # Both sides do it, whoever comes first; too late is when it has ended already.
     try:
@@ -433,9 +443,12 @@ def _where(error: BaseException, file: str) -> str:
     return traceback_of(error).strip()
 
 
-def load(file: str, function: str) -> Filter:
-    """The filter `function` of a Python file: a `livetime.Filter`, or a function to make one of."""
-    module = _module(file)
+def load(file: str, function: str, kept: Optional[str] = None) -> Filter:
+    """The filter `function` of a Python file: a `livetime.Filter`, or a function to make one of.
+
+    With `kept`, a copy of the file, that is what is loaded under the file's name.
+    """
+    module = _module(file, kept)
     found: Any = getattr(module, function, None)
     if found is None:
         names = [name for name, value in vars(module).items() if isinstance(value, Filter)]
@@ -449,9 +462,9 @@ def load(file: str, function: str) -> Filter:
     return make_filter(chosen)
 
 
-def _module(file: str) -> ModuleType:
+def _module(file: str, kept: Optional[str]) -> ModuleType:
     path = Path(file).absolute()
-    if not path.is_file():
+    if kept is None and not path.is_file():
         raise FileNotFoundError("there is no such file")
     # Beside it may lie what it imports.
     sys.path.insert(0, str(path.parent))
@@ -460,15 +473,27 @@ def _module(file: str) -> ModuleType:
         raise TypeError("it is no Python file; its name ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    if kept is None:
+        spec.loader.exec_module(module)
+    else:
+        _execute(module, str(path), Path(kept).read_bytes())
     return module
+
+
+def _execute(module: ModuleType, name: str, source: bytes) -> None:
+    # Compiled without the features of the future of this file, and never taken from a cache.
+    code = compile(source, name, "exec", dont_inherit=True)
+    # A trace-back shows the lines that run, whatever the file holds by then.
+    lines = importlib.util.decode_source(source).splitlines(keepends=True)
+    linecache.cache[name] = (len(source), None, lines, name)
+    exec(code, vars(module))
 
 
 def main() -> int:
     """Serves the filter unit at the other end of standard input until it hangs up."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    file, function = sys.argv[1:]
-    return _Supervisor().run(file, function)
+    file, function, *kept = sys.argv[1:]
+    return _Supervisor().run(file, function, kept[0] if kept else None)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ use super::run_page::Activity;
 use crate::counter_block::RoleCounts;
 
 /// Version of these documents.
-pub const HOST_PROTOCOL: u64 = 6;
+pub const HOST_PROTOCOL: u64 = 7;
 
 /// A run file that the host of its writer goes on with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,6 +28,8 @@ pub struct Preparation {
     pub config: String,
     /// Options over it.
     pub arguments: Vec<String>,
+    /// What the file of its filter in Python holds, if it has one.
+    pub filter: Option<Vec<u8>>,
     /// Where relative paths of the configuration begin.
     pub folder: String,
     /// Blocks of the run page.
@@ -181,6 +183,7 @@ impl Preparation {
         json!({
             "config": self.config,
             "arguments": self.arguments,
+            "filter": self.filter,
             "folder": self.folder,
             "blocks": self.blocks,
             "placement": self.placement,
@@ -193,18 +196,26 @@ impl Preparation {
     }
 
     fn from_json(body: &Value) -> Option<Self> {
+        let bytes = |value: &Value| {
+            let bytes = numbers(value)?.into_iter();
+            let bytes = bytes.map(|byte| u8::try_from(byte).ok());
+            bytes.collect::<Option<Vec<u8>>>()
+        };
         let file = |entry: &Value| {
-            let begun = numbers(&entry[1])?.into_iter();
-            let begun = begun.map(|byte| u8::try_from(byte).ok());
-            let begun = begun.collect::<Option<_>>()?;
+            let begun = bytes(&entry[1])?;
             let path = text(&entry[0])?;
             Some(BegunFile { path, begun })
+        };
+        let filter = match &body["filter"] {
+            Value::Null => None,
+            filter => Some(bytes(filter)?),
         };
         let files = body["files"].as_array()?.iter();
         let arguments = body["arguments"].as_array()?.iter();
         Some(Self {
             config: text(&body["config"])?,
             arguments: arguments.map(text).collect::<Option<_>>()?,
+            filter,
             folder: text(&body["folder"])?,
             blocks: body["blocks"].as_u64()?,
             placement: pairs(&body["placement"])?,
@@ -387,6 +398,7 @@ mod tests {
         let preparation = Preparation {
             config: "format = 1\n".to_owned(),
             arguments: vec!["--lossless".to_owned()],
+            filter: Some(vec![b'#', 0xFC]),
             folder: "/runs".to_owned(),
             blocks: 70,
             placement: pair("ru0", "a"),

@@ -260,7 +260,9 @@ impl ProcessGroup {
             let path = path.display().to_string();
             files.push(BegunFile { path, begun });
         }
+        let filter = self.read_filter()?;
         hosts.prepare(&self.page, |preparation| Preparation {
+            filter,
             blocks: self.page.blocks() as u64,
             machine: machine(),
             clock: self.clock.to_words(),
@@ -268,6 +270,19 @@ impl ProcessGroup {
             files,
             ..preparation
         })
+    }
+
+    /// The file of a filter in Python.
+    fn read_filter(&self) -> Result<Option<Vec<u8>>, ProcessError> {
+        let FilterConfig::Python(python) = &self.config.filter else {
+            return Ok(None);
+        };
+        let file = python.loaded_file();
+        let read = std::fs::read(file).map_err(|error| ProcessError::Start {
+            role: file.display().to_string(),
+            error,
+        });
+        read.map(Some)
     }
 
     /// Ends that are made here, or named for the roles' hosts.

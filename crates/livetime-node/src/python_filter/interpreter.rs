@@ -164,6 +164,7 @@ impl Interpreter {
         let mut command = Command::new(&config.interpreter);
         command.args(["-u", "-m", MODULE]);
         command.arg(&config.file).arg(&config.function);
+        command.args(&config.kept);
         for threads in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
             // A filter unit is one process on one core; threads do not survive a fork either.
             if std::env::var_os(threads).is_none() {

@@ -23,7 +23,7 @@ pub mod filter_fill;
 pub mod interpreter;
 pub mod printed_output;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use livetime_wire::{ByteSize, DurationNs, Problem, ProblemCode};
 
@@ -52,6 +52,10 @@ pub fn default_interpreter() -> PathBuf {
 pub struct PythonConfig {
     /// The file with the function, relative to the working directory.
     pub file: PathBuf,
+    /// The copy of it that is loaded in its place, as a run keeps one: people go on working on the
+    /// file. What it imports or looks for lies beside the file all the same. `None`, the default,
+    /// loads the file.
+    pub kept: Option<PathBuf>,
     /// The function, or a `livetime.Filter`.
     pub function: String,
     /// The interpreter, `python3` by default; it must find the package `livetime`.
@@ -81,6 +85,7 @@ impl PythonConfig {
     pub fn new(file: PathBuf, function: String) -> Self {
         Self {
             file,
+            kept: None,
             function,
             interpreter: PathBuf::from("python3"),
             batch: None,
@@ -91,6 +96,11 @@ impl PythonConfig {
             time_limit: DurationNs(10 * DurationNs::SECOND.0),
             retries: 1,
         }
+    }
+
+    /// The file that is loaded.
+    pub fn loaded_file(&self) -> &Path {
+        self.kept.as_ref().unwrap_or(&self.file)
     }
 
     /// Checks the values; `path` is the prefix of their keys, such as `filter`.

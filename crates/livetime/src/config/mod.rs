@@ -47,6 +47,10 @@ pub(crate) use scenario::{
     LoadedScenario, ScenarioOverrides, is_scenario, load_scenario, parse_bit_rate, read_scenario,
 };
 
+/// What is said where events are to be made that front-ends of users send.
+pub(crate) const NO_EVENTS_OF_OUR_OWN: &str = "its events are those of front-ends (`kind = \"external\"`), and none is made here\nhelp: write \
+     `kind = \"physics\"` or `\"recorded\"` in `[[source]]`";
+
 /// The spill structure of a configuration's text; `None` without one, or if the text has problems.
 pub(crate) fn spill_of(text: &str) -> Option<ChainSpill> {
     // As many cores as any placement may name: where the run's workers were does not matter here.
@@ -81,7 +85,18 @@ pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, String>
     finish(&name, text, reading)
 }
 
-/// The same, with a look at the other files that it names, which a run opens; returns what is to be
+/// The same without its recorded events.
+///
+/// # Errors
+/// As there.
+pub(crate) fn load_without_events(path: &Path, overrides: &Overrides) -> Result<Loaded, String> {
+    let (name, text) = read_file(path)?;
+    let mut reading = run_config::read(&text, overrides, &livetime_shm::allowed_cpus());
+    reading.files.leave_events_out();
+    finish(&name, text, reading)
+}
+
+/// As [`load`], with a look at the other files that it names, which a run opens; returns what is to be
 /// known of these as well.
 ///
 /// # Errors
@@ -106,6 +121,10 @@ pub(crate) fn judge_with_files(
     let mut reading = run_config::read(&text, overrides, &livetime_shm::allowed_cpus());
     let (notes, problems) = reading.files.check();
     reading.add(problems);
+    let in_processes = |config: &RunConfig| config.processes || !config.hosts.hosts.is_empty();
+    if overrides.processes || reading.config.as_ref().is_some_and(in_processes) {
+        reading.files.expect_another_reader();
+    }
     Ok((finish(name, text, reading)?, notes))
 }
 

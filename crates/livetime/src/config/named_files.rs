@@ -21,6 +21,8 @@ use super::source_section::read_events;
 pub(crate) struct NamedFiles {
     /// Recorded events; without a key where an option names them.
     events: Option<(Option<String>, PathBuf)>,
+    /// Whether another process reads them once more.
+    are_events_reread: bool,
     /// Files of frames, one after the other of each table.
     frames: Vec<(String, PathBuf, SourceId)>,
     /// That of a filter in Python.
@@ -59,9 +61,20 @@ impl NamedFiles {
         frames.sort();
         Self {
             events,
+            are_events_reread: false,
             frames,
             python,
         }
+    }
+
+    /// Leaves the recorded events where they are.
+    pub(crate) fn leave_events_out(&mut self) {
+        self.events = None;
+    }
+
+    /// Has the recorded events be such that the process of a role can read them once more.
+    pub(crate) fn expect_another_reader(&mut self) {
+        self.are_events_reread = true;
     }
 
     /// Where the recorded events are.
@@ -79,7 +92,12 @@ impl NamedFiles {
             return Ok(None);
         };
         // A pipe, whose writer would go away again, is opened only when it is read.
-        let opened = fs::metadata(path).and_then(|there| match there.file_type() {
+        let there = fs::metadata(path);
+        let is_plain = |about: &fs::Metadata| about.is_file() || about.is_dir();
+        if self.are_events_reread && there.as_ref().is_ok_and(|about| !is_plain(about)) {
+            return Err(of_pipe(key.as_deref(), path));
+        }
+        let opened = there.and_then(|there| match there.file_type() {
             kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             kind if kind.is_file() => File::open(path).map(drop),
             _ => Ok(()),
@@ -128,6 +146,22 @@ impl NamedFiles {
 const EVENTS_HELP: &str = "write the path as seen from the working directory";
 const FRAMES_HELP: &str = "`livetime source CONFIG --frames FOLDER` writes the files of a folder; write its path as seen \
      from the working directory";
+
+/// Recorded events that are there once, where two processes are to read them.
+fn of_pipe(key: Option<&str>, path: &Path) -> UnreadEvents {
+    let found = format!(
+        "{}: it is no plain file, and with `processes` src0 reads it once more",
+        path.display()
+    );
+    let help = "write the events into a file first, or leave `processes` and `[[host]]` out";
+    match key {
+        Some(key) => UnreadEvents::Unopened(Box::new(problem(key, found, help))),
+        None => {
+            let text = format!("error: recorded events cannot be used\n{found}\nhelp: {help}\n");
+            UnreadEvents::Bad(None, text)
+        }
+    }
+}
 
 fn problem(key: &str, found: String, help: &str) -> Problem {
     Problem::new(NAMED_FILE, key, found, "a file that can be used", help)

@@ -4,10 +4,11 @@
 //! launcher. It connects to the coordinator, is told everything else by it, and ends with it. What
 //! it does is in `livetime_node::process::host_agent`, how it is reached in `livetime_control`.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -25,9 +26,10 @@ use signal_hook::low_level::signal_name;
 use crate::console::say;
 use crate::ending_signal::ending_signals;
 use crate::exit;
+use crate::filter_of_run;
 use crate::host_folder::HostFolder;
 use crate::run_hosts::random_number;
-use crate::verb::role::{VERSION, chain_of};
+use crate::verb::role::{VERSION, chain_of, reads_events, role_command};
 use crate::verb::run::SourceOptions;
 
 /// Time between two reports of counters.
@@ -87,11 +89,12 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
             };
         }
     };
+    let name = options.name.clone();
     let mut agent = HostAgent::new(
         &options.name,
         &options.key,
         options.address,
-        Box::new(move |preparation| read(&config, preparation)),
+        Box::new(move |preparation| read(&name, &config, preparation)),
         Box::new(send),
     )
     .map_err(|error| {
@@ -176,10 +179,20 @@ fn follow(
     }
 }
 
-/// Reads the run that the coordinator described.
-fn read(config: &Path, preparation: &Preparation) -> Result<(ChainConfig, RoleCommandOf), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", config.display());
-    std::fs::write(config, &preparation.config).map_err(failed)?;
+/// Reads the run that the coordinator described to the host of this name.
+fn read(
+    name: &str,
+    config: &Path,
+    preparation: &Preparation,
+) -> Result<(ChainConfig, RoleCommandOf), String> {
+    let write = |file: &Path, bytes: &[u8]| {
+        std::fs::write(file, bytes).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    write(config, preparation.config.as_bytes())?;
+    let kept_filter = config.with_file_name(filter_of_run::FILE);
+    if let Some(filter) = &preparation.filter {
+        write(&kept_filter, filter)?;
+    }
     // As the coordinator does, and so will the roles. A host that has no such folder stays where its
     // launcher has started it: most configurations name no file.
     let folder = &preparation.folder;
@@ -188,18 +201,18 @@ fn read(config: &Path, preparation: &Preparation) -> Result<(ChainConfig, RoleCo
     arguments.extend(preparation.arguments.iter().cloned());
     let options = std::iter::once("host".to_owned()).chain(arguments.iter().cloned());
     let options = PassedOptions::try_parse_from(options).map_err(|error| error.to_string())?;
-    let (_, chain, _) = chain_of(&options.source).map_err(|error| match is_there {
+    let mut placed = preparation.placement.iter();
+    let has_source = placed.any(|(role, host)| host == name && reads_events(role));
+    let read = chain_of(&options.source, has_source);
+    let (_, chain, _) = read.map_err(|error| match is_there {
         true => error,
         false => format!(
             "{}\nhelp: relative paths begin in {folder}, which this host has not",
             error.trim_end()
         ),
     })?;
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let command = move |id: &str| {
-        let mut command = Command::new(&program);
-        command.args(["role", id]).args(&arguments);
-        command
-    };
+    let arguments = arguments.into_iter().map(OsString::from).collect();
+    let kept_filter = preparation.filter.is_some().then_some(kept_filter);
+    let command = role_command(arguments, kept_filter).map_err(|error| error.to_string())?;
     Ok((chain, Box::new(command)))
 }

@@ -4,10 +4,13 @@
 //! to the parent, over which rings and pages come. It ends with its parent. What is said there is
 //! in `livetime_node::process`.
 
+use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use livetime_node::ChainConfig;
+use livetime_node::chain_plan::FRONT_END;
 use livetime_node::event_fault::EventFault;
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_node::process::{Launcher, serve_role};
@@ -16,6 +19,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use crate::config::{self, Loaded};
 use crate::console::say;
 use crate::exit;
+use crate::filter_of_run;
 use crate::run_summary::config_hash;
 use crate::verb::run::SourceOptions;
 
@@ -26,18 +30,24 @@ pub(crate) struct Options {
     id: String,
     #[command(flatten)]
     source: SourceOptions,
+    /// The copy of the filter in Python that the run is filtered with
+    #[arg(long, value_name = "FILE")]
+    kept_filter: Option<PathBuf>,
 }
 
 /// Serves the role.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let id = &options.id;
-    let (text, chain, faults) = match chain_of(&options.source) {
+    let (text, mut chain, faults) = match chain_of(&options.source, reads_events(id)) {
         Ok(read) => read,
         Err(problems) => {
             say(format_args!("{id}: {}", problems.trim_end()));
             return exit::PROBLEM;
         }
     };
+    if let Some(kept) = &options.kept_filter {
+        filter_of_run::load_from(&mut chain.filter, kept);
+    }
     match serve(id, chain, &identity(&text, &options.source), faults) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -47,15 +57,26 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
+/// Whether a role is the one that plays recorded events.
+pub(crate) fn reads_events(id: &str) -> bool {
+    id == FRONT_END
+}
+
 /// The chain of a run for a process that has roles of it: the text of the configuration, the chain
-/// with the faults of links, and the faults of events.
+/// with the faults of links, and the faults of events. Recorded events are read where they are played
+/// alone: their file may be gone when another role is started again.
 ///
 /// # Errors
 /// The rendered problems.
 pub(crate) fn chain_of(
     source: &SourceOptions,
+    with_events: bool,
 ) -> Result<(String, ChainConfig, Vec<EventFault>), String> {
-    let Loaded { text, config } = config::load(&source.config, &source.overrides())?;
+    let load = match with_events {
+        true => config::load,
+        false => config::load_without_events,
+    };
+    let Loaded { text, config } = load(&source.config, &source.overrides())?;
     let mut chain = config.chain;
     let faults = config::sort_faults(&source.fault, &chain, true)
         .map_err(|error| format!("error: {error}"))?;
@@ -89,15 +110,30 @@ fn identity(text: &str, source: &SourceOptions) -> String {
     format!("{} {}", config_hash(text), source.options().join(" "))
 }
 
-/// How `livetime run` starts the roles of a run with the configuration `text`.
-pub(crate) fn launcher(text: &str, source: &SourceOptions) -> std::io::Result<Launcher> {
+/// The command that serves a role with these arguments, and with the filter in Python that was kept.
+pub(crate) fn role_command(
+    arguments: Vec<OsString>,
+    kept_filter: Option<PathBuf>,
+) -> std::io::Result<impl Fn(&str) -> Command> {
     let program = std::env::current_exe()?;
-    let arguments = source.arguments();
-    let command = move |id: &str| {
+    Ok(move |id: &str| {
         let mut command = Command::new(&program);
         command.args(["role", id]).args(&arguments);
+        if let Some(kept) = &kept_filter {
+            command.arg("--kept-filter").arg(kept);
+        }
         command
-    };
+    })
+}
+
+/// How `livetime run` starts the roles of a run with the configuration `text`, which the file holds that
+/// `source` names.
+pub(crate) fn launcher(
+    text: &str,
+    source: &SourceOptions,
+    kept_filter: Option<&Path>,
+) -> std::io::Result<Launcher> {
+    let command = role_command(source.arguments(), kept_filter.map(Path::to_owned))?;
     Ok(Launcher {
         command: Box::new(command),
         version: VERSION.to_owned(),
@@ -108,8 +144,6 @@ pub(crate) fn launcher(text: &str, source: &SourceOptions) -> std::io::Result<La
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use livetime_node::process::LossPolicy;
     use livetime_node::{Chain, RunFile};
     use livetime_store::RunBegin;

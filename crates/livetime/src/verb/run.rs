@@ -51,6 +51,9 @@ use crate::verb::report::{NoPage, write_page};
 use crate::verb::role;
 use crate::writer_places;
 
+/// The configuration in a run directory, with the options over it.
+const CONFIG: &str = "config.toml";
+
 /// A drain without any progress for this time, and that of the configured timeouts, is given up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -252,16 +255,15 @@ fn take_data(
     let RunConfig {
         mut chain, on_loss, ..
     } = config;
-    place(&mut chain, &directory, faults.links);
+    place(&mut chain, &directory, faults.links, processes);
     let facts = RunFacts::new(&text, chain.source.seed, chain.run);
     let begin = facts.begin_record(RunBegin::new(chain.run), &text, &chain.menu);
     align_spills(&mut chain, &begin);
-    let files = create_files(&directory, &chain, &facts, &begin, &text);
+    let files = create_files(&directory, &mut chain, &facts, &begin, &text);
     let files = files.inspect_err(|_| directory.abandon())?;
-    let launcher = processes.then(|| launcher_of(&text, &options.source, hosts.as_ref()));
-    if processes {
-        chain.workers = workers_of_processes(&chain, livetime_shm::allowed_cpus().len());
-    }
+    let of_run = (&directory, &facts, &chain);
+    let launch = || launcher_of(&options.source, &text, of_run, hosts.as_ref());
+    let launcher = processes.then(launch);
     let patience = drain_patience(&chain, processes.then_some(on_loss.time_limit));
     let started = start_chain(&chain, files, launcher, on_loss, faults.roles);
     let mut running = started.inspect_err(|_| directory.abandon())?;
@@ -358,23 +360,42 @@ impl EndedRun<'_> {
     }
 }
 
-/// Has a chain be the run of a directory, with these faults.
-fn place(chain: &mut ChainConfig, directory: &RunDirectory, faults: Vec<LinkFault>) {
+/// Has a chain be the run of a directory, with these faults, in processes if it is to be.
+fn place(
+    chain: &mut ChainConfig,
+    directory: &RunDirectory,
+    faults: Vec<LinkFault>,
+    processes: bool,
+) {
     (chain.run, chain.faults) = (directory.number(), faults);
+    if processes {
+        chain.workers = workers_of_processes(chain, livetime_shm::allowed_cpus().len());
+        // The process that plays them reads them.
+        chain.recorded = None;
+    }
     if let Some(packets) = &mut chain.packets {
         packets.path = directory.file(PACKET_FILE);
     }
 }
 
-/// What role processes are launched with, here or on hosts.
+/// What role processes are launched with, here or on hosts. Here they read the configuration in the run
+/// directory, on hosts what these were told: the file that was named may be another when one is started
+/// again.
 fn launcher_of(
-    text: &str,
     source: &SourceOptions,
+    text: &str,
+    (directory, facts, chain): (&RunDirectory, &RunFacts, &ChainConfig),
     hosts: Option<&RunHosts>,
 ) -> std::io::Result<Launcher> {
-    let mut launcher = role::launcher(text, source)?;
-    launcher.hosts = hosts.map(RunHosts::role_hosts);
-    Ok(launcher)
+    let filter = filter_of_run::kept_file(&chain.filter);
+    if let Some(hosts) = hosts {
+        let mut launcher = role::launcher(text, source, filter)?;
+        launcher.hosts = Some(hosts.role_hosts());
+        return Ok(launcher);
+    }
+    let mut source = source.clone();
+    source.config = directory.file(CONFIG);
+    role::launcher(&facts.config_with_options(text), &source, filter)
 }
 
 /// Starts the roles, in processes if there is something to launch these with.
@@ -494,12 +515,12 @@ fn control_of(directory: &RunDirectory, is_paused: bool) -> Option<RunControl> {
 /// Writes down what is about to run and creates its files; says where.
 fn create_files(
     directory: &RunDirectory,
-    chain: &ChainConfig,
+    chain: &mut ChainConfig,
     facts: &RunFacts,
     begin: &RunBegin,
     text: &str,
 ) -> Result<RunFiles, Box<dyn std::error::Error>> {
-    let config = directory.file("config.toml");
+    let config = directory.file(CONFIG);
     output_place::write(&config, facts.config_with_options(text))?;
     let writers = chain.builder.writers;
     let files = RunFiles::create_in(directory.path(), writers, begin, chain.store, &chain.files)?;
@@ -511,7 +532,7 @@ fn create_files(
         facts.version,
         directory.path().display()
     ));
-    filter_of_run::keep(&chain.filter, directory.path())?;
+    filter_of_run::keep(&mut chain.filter, directory.path())?;
     Ok(files)
 }
 
@@ -638,12 +659,7 @@ fn write_files(
 /// The files of a run that are there, and those that are `written`, in the order of the summary.
 fn files_of(directory: &RunDirectory, written: &[&PathBuf]) -> Vec<String> {
     let events = RunFolder::paths(directory.path()).unwrap_or_default();
-    let others = [
-        filter_of_run::FILE,
-        "summary.json",
-        "config.toml",
-        "report.html",
-    ];
+    let others = [filter_of_run::FILE, "summary.json", CONFIG, "report.html"];
     let files = (events.into_iter())
         .chain(packet_files_of(directory.path()))
         .chain(others.map(|name| directory.file(name)));

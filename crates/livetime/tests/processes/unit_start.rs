@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::copied_program::copy_program;
-use crate::live_run::{find_process, order, process_of};
+use crate::live_run::{find_process, order, process_of, start_with};
 use crate::process_run::{Lines, Run, example, patient, turn};
 
 /// What starts the roles in place of the program, which is beside it: a role for which there is a
@@ -94,6 +94,49 @@ fn a_filter_unit_that_dies_while_it_starts_has_not_joined() {
     let joined = order(folder.path(), &["filter", "add"]);
     assert_eq!(joined.as_deref(), Ok("fu1 has joined"));
     let run = ended(child, folder);
+    assert_eq!(run.causes(), BTreeSet::new());
+}
+
+/// Two pairs of muons.
+const EVENTS: &str = "\
+Run,Event,pt1,eta1,phi1,Q1,dxy1,iso1,pt2,eta2,phi2,Q2,dxy2,iso2
+163817,176078026,44.8,0.3,1.2,1,0.01,0.1,41.2,-0.4,-1.9,-1,0.02,0.1
+163817,176078027,5.1,0.3,0.2,-1,0.01,0.1,6.2,-0.4,-2.9,1,0.02,0.1
+";
+
+/// Whoever prepares the next run changes files that this one was started with.
+#[test]
+fn a_role_starts_again_whatever_became_of_the_files_that_the_run_was_started_with() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [config, events] = ["run.toml", "events.csv"].map(|name| folder.path().join(name));
+    fs::write(&events, EVENTS).expect("a writable folder");
+    let text = fs::read_to_string(example()).expect("the example is there");
+    let text = patient(text).replace("units = 1", "units = 2\nunits_max = 3");
+    let options = ["--processes", "--lossless", "--events", "events.csv"];
+    let child = start_with(&text, folder.path(), &options);
+    while order(folder.path(), &["status"]).is_err() {
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    let mut lines = Lines::of(child);
+    let place = folder.path().canonicalize().expect("it is there");
+    let mut replaced = 0;
+    let mut replace = |role: &str| {
+        kill_process(process_of(&place, role), Signal::KILL).expect("it lives");
+        replaced += 1;
+        lines.wait_for("another took its place", replaced);
+    };
+    fs::remove_file(&events).expect("it is there");
+    replace("fu0");
+    fs::write(&config, text + "# of the next run\n").expect("it is ours");
+    replace("bu0");
+    fs::remove_file(&config).expect("it is there");
+    replace("evm");
+    let joined = order(folder.path(), &["filter", "add"]);
+    assert_eq!(joined.as_deref(), Ok("fu2 has joined"));
+    kill_process(pid, Signal::INT).expect("it lives");
+    let run = ended_lines(lines, folder);
     assert_eq!(run.causes(), BTreeSet::new());
 }
 

@@ -71,9 +71,36 @@ fn what_is_no_plain_file_is_refused_at_once() {
 fn a_configuration_comes_out_of_a_pipe() {
     let bench = Workbench::new();
     bench.write("small.toml", SMALL);
-    let script = "cat small.toml | \"$0\" check /dev/stdin";
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_livetime")]);
-    shell.current_dir(bench.path("."));
-    crate::workbench::finished(shell).ended_with(0);
+    for (verb, options) in [
+        ("check", ""),
+        // Whose roles read it from the run directory.
+        ("run", "--triggers 50 --processes"),
+    ] {
+        let script = format!("cat small.toml | \"$0\" {verb} /dev/stdin {options}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_livetime")]);
+        shell.current_dir(bench.path("."));
+        crate::workbench::finished(shell).ended_with(0);
+    }
+}
+
+/// The process of the source reads them once more, and a pipe is empty by then.
+#[test]
+fn recorded_events_of_a_run_with_processes_come_out_of_no_pipe() {
+    let bench = Workbench::new();
+    let kind = "[[source]]\nkind = \"recorded\"\nevents = \"events.csv\"";
+    bench.write("small.toml", SMALL);
+    bench.write("named.toml", changed(SMALL, "[[source]]", kind));
+    pipe(&bench.path("events.csv"));
+    let option = &["small.toml", "--events", "events.csv"][..];
+    for (from, place) in [
+        (option, "recorded events cannot be used\n"),
+        (&["named.toml"], "`source[0].events` is "),
+    ] {
+        let run = [&["run", "--processes"], from].concat();
+        let said = bench.run(&run).ended_with(1).err;
+        let found = "events.csv: it is no plain file, and with `processes` src0 reads it once more";
+        assert!(said.contains(&format!("{place}{found}")), "{said}");
+    }
+    assert!(!bench.path("runs/000001").exists());
 }
