@@ -19,6 +19,7 @@ use livetime_wire::{RunNumber, SourceId, TaiNs, UnitId, UnitKind};
 
 pub use self::rules::{ROLE_PLACEMENT, SHARED_PAGES};
 use crate::builder_transport::BuilderTransport;
+use crate::front_end_server::{AddressError, FrontEndServer, FrontEndServerConfig};
 use crate::link::LinkTransport;
 use crate::packet_log::PacketLogConfig;
 use crate::python_filter::PythonConfig;
@@ -103,6 +104,8 @@ pub struct ChainConfig {
     pub source: SourceConfig,
     /// Events to replay instead of generated ones.
     pub recorded: Option<RecordedEvents>,
+    /// Where front-ends of users send their fragments, of which the events then are.
+    pub front_ends: Option<FrontEndServerConfig>,
     /// Receiver of the trigger link, and of the return link.
     pub trigger_link: LinkConfig,
     /// The data links, in the order of `source.data_links`.
@@ -177,6 +180,14 @@ impl ChainConfig {
         let links = self.source.data_links.iter().enumerate();
         let detectors = links.filter(|(link, _)| Some(*link) != read_back);
         detectors.map(|(_, source)| *source).collect()
+    }
+
+    /// The sockets of front-ends of users, if events are theirs.
+    pub(crate) fn front_end_server(&self) -> Option<Result<FrontEndServer, AddressError>> {
+        let words = (self.source.fragment.bytes_max.0 / 4) as usize;
+        let server = self.front_ends.as_ref()?;
+        let sources = self.detector_sources();
+        Some(FrontEndServer::bind(server, self.run, &sources, words))
     }
 
     /// Whether fragments come from files, so that triggers must be their events.

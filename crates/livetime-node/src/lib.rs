@@ -15,6 +15,7 @@ pub mod completion;
 pub mod counter_block;
 pub mod emulated_link;
 pub mod event_fault;
+pub mod front_end_server;
 pub mod hand_over_stamp;
 pub mod link;
 pub mod machine_memory;

@@ -364,10 +364,12 @@ impl RoleEnds {
         let nodes = trigger_nodes(config).map(|node| self.trigger_path(config, node));
         let trigger = nodes.collect::<Result<_, MissingEnd>>()?;
         let (run, source) = (config.run, &config.source);
+        let front_ends = config.front_end_server().transpose();
         Ok(Box::new(FrontEnd::new(FrontEndParts {
             run,
             source: TriggerSource::new(&source.triggers, source.seed),
             generator: generator(config),
+            front_ends: front_ends.map_err(|error| self.missing(error))?,
             encoder: PacketEncoder::new(source.packet_words_max),
             writer: FragmentWriter::new(
                 &source.fragment,

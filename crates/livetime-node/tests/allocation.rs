@@ -220,6 +220,7 @@ fn generated() -> ChainConfig {
         run: RUN,
         data_links: data_links.collect(),
         recorded: None,
+        front_ends: None,
         trigger_link: LinkConfig {
             pages: 256,
             ..LinkConfig::default()

@@ -84,6 +84,7 @@ fn config() -> ChainConfig {
             ..SourceConfig::default()
         },
         recorded: None,
+        front_ends: None,
         trigger_link: LinkConfig::default(),
         data_links: (sources.iter())
             .map(|source| DataLinkConfig {

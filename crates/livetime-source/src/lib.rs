@@ -16,6 +16,7 @@ mod counter_random;
 pub mod encoder;
 pub mod event_generator;
 pub mod fragment_writer;
+pub mod front_end_events;
 mod kinematics;
 pub mod pattern;
 pub mod pattern_source;
@@ -36,6 +37,7 @@ pub use event_generator::EventGenerator;
 pub use fragment_writer::{
     FragmentConfig, FragmentCounts, FragmentTrigger, FragmentWriter, PayloadKind,
 };
+pub use front_end_events::{FrameTaken, FrontEndCounts, FrontEndEvents, FrontEndEventsConfig};
 pub use payload::{PayloadError, PayloadPattern, check_payload};
 pub use physics::{EventClass, PhysicsGenerator};
 pub use physics_config::PhysicsConfig;

@@ -21,3 +21,5 @@ pub const PHYSICS: ProblemCode = ProblemCode::new("L0307", "generator parameter 
 pub const PATTERN: ProblemCode = ProblemCode::new("L0308", "test pattern cannot be produced");
 /// The SLIDAS card has no such block rate.
 pub const SLIDAS: ProblemCode = ProblemCode::new("L0309", "no such block rate");
+/// What is put together from the frames of front-ends cannot be.
+pub const FRONT_ENDS: ProblemCode = ProblemCode::new("L0310", "front-ends of a user");

@@ -22,6 +22,7 @@ pub mod event;
 pub mod fragment;
 pub mod fragment_descriptor;
 pub mod fragment_message;
+pub mod front_end_frame;
 pub mod id;
 pub mod link_frame;
 pub mod link_return;

@@ -21,6 +21,7 @@ pub(crate) fn remarks(summary: &RunSummary) -> Vec<String> {
     remarks.extend(interpreters_remark(summary));
     remarks.extend(lost_writers.map(lost_writer_remark));
     remarks.extend(over_time_remark(summary));
+    remarks.extend(front_end_remarks(summary));
     remarks.extend(flagged_remark(summary));
     remarks.extend(oversized_remark(summary));
     remarks.extend(truncated_remark(summary));
@@ -99,6 +100,66 @@ fn over_time_remark(summary: &RunSummary) -> Option<String> {
             menu.over_time
         )
     })
+}
+
+/// What front-ends of users have not sent, or sent in vain.
+fn front_end_remarks(summary: &RunSummary) -> Vec<String> {
+    let listed = |prefix: &str| {
+        let roles = summary.roles.values();
+        let names = roles.flat_map(|role| role.keys());
+        let sources = names.filter_map(|name| name.strip_prefix(prefix));
+        sources.collect::<Vec<_>>().join(", ")
+    };
+    let count = |name: &str| of_roles(summary, name);
+    let mut remarks = Vec::new();
+    let unheard = listed("front_end_unheard_of_");
+    if !unheard.is_empty() {
+        remarks.push(format!(
+            "no front-end sent anything of source {unheard}: no trigger is taken until each source has \
+             sent its first part"
+        ));
+    }
+    let (absent, silent) = (
+        count("front_end_fragments_absent"),
+        listed("front_end_silent_of_"),
+    );
+    if absent > 0 {
+        let at_end = match silent.is_empty() {
+            true => String::new(),
+            false => format!("; silent at the end: source {silent}"),
+        };
+        remarks.push(format!(
+            "empty fragments, since front-ends did not send theirs within `source.wait`: {absent}; their \
+             status says so{at_end}"
+        ));
+    }
+    for (name, what) in [
+        ("front_end_frames_late", "came too late for their triggers"),
+        ("front_end_frames_twice", "came a second time"),
+        ("front_end_frames_refused", "were not what this run takes"),
+        (
+            "front_end_datagrams_ahead",
+            "came as datagrams more than `source.queue` triggers before the slowest front-end",
+        ),
+        (
+            "front_end_frames_discarded",
+            "were of triggers that were not complete at the end of the run",
+        ),
+    ] {
+        if count(name) > 0 {
+            remarks.push(format!(
+                "frames of front-ends that {what}: {}; they are in no event",
+                count(name)
+            ));
+        }
+    }
+    if summary.counts.triggers == 0 && count("front_end_streams_held") > 0 {
+        remarks.push(
+            "front-ends sent triggers that were never reached: their numbers begin with 1 in each run"
+                .to_owned(),
+        );
+    }
+    remarks
 }
 
 /// That fragments came with faults, and whose.
@@ -244,7 +305,17 @@ mod tests {
                     ("fragment_faults_bad_crc", 6),
                 ],
             ),
-            ("src0", &[("refused_late", 301)]),
+            (
+                "src0",
+                &[
+                    ("refused_late", 301),
+                    ("front_end_fragments_absent", 12),
+                    ("front_end_silent_of_0x510000", 1),
+                    ("front_end_unheard_of_0x520000", 1),
+                    ("front_end_frames_late", 2),
+                    ("front_end_frames_twice", 0),
+                ],
+            ),
             ("fu0~1", &[]),
             ("trg2~1", &[]),
             ("fu0", &[("filter.deaths", 2)]),
@@ -267,6 +338,9 @@ mod tests {
             "died with their counters",
             "deaths of the process of the Python filter: fu0 2, fu2 24;",
             "8 events took longer",
+            "no front-end sent anything of source 0x520000",
+            "empty fragments, since front-ends did not send theirs within `source.wait`: 12;",
+            "frames of front-ends that came too late for their triggers: 2; they are in no event",
             "fragments with faults: 6 (bad_crc 6), by source: 0x510000 6",
             "9 events were larger",
             "2 of 500 trigger packets were longer",

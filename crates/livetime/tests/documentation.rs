@@ -115,6 +115,7 @@ fn configuration_of_unknown_keys() -> String {
         "[source.fragment]",
         "[source.physics]",
         "[[source]]\nkind = \"recorded\"",
+        "[[source]]\nkind = \"external\"",
         "[[link]]",
         "[timing]",
         "[[timing.ramp]]",

@@ -10,6 +10,7 @@ from .exports import ExportError, export
 from .exports import read as read_export
 from .filter_menu import FilterMenu, FilterPath, FilterStream
 from .filters import EventBatch, FailedEvent, Filter, FilterError, Replay, filter, replay
+from .front_end import FrontEnd, FrontEndError, RunEnded
 from .histogram import Axis, Histogram
 from .imports import Imported, SampleError, import_events
 from .live_run import LiveRun, OrderError
@@ -30,6 +31,8 @@ __all__ = [
     "FilterPath",
     "FilterStream",
     "FormatError",
+    "FrontEnd",
+    "FrontEndError",
     "Histogram",
     "Imported",
     "Kind",
@@ -38,6 +41,7 @@ __all__ = [
     "OrderError",
     "Replay",
     "Run",
+    "RunEnded",
     "SampleError",
     "__version__",
     "candidates",

@@ -32,6 +32,7 @@ use crate::chain_plan::{Channel, RingKey, front_end_of};
 use crate::completion::Completion;
 use crate::counter_block::{CounterBlock, RoleCounts};
 use crate::emulated_link::LinkProgress;
+use crate::front_end_server::FrontEndServer;
 use crate::link::{FragmentLink, LinkSender, TransportCounters};
 use crate::message_ring::{Inbox, MessageSender, is_taken};
 use crate::packet_link::PacketLink;
@@ -159,6 +160,8 @@ pub struct FrontEndParts {
     pub source: TriggerSource,
     /// What they contain.
     pub generator: EventGenerator,
+    /// The front-ends that say both instead, if it is not the source.
+    pub front_ends: Option<FrontEndServer>,
     /// Trigger packets.
     pub encoder: PacketEncoder,
     /// Fragments.
@@ -409,7 +412,7 @@ impl FrontEnd {
             return 0;
         };
         let Some(data_link) = self.parts.data_links.get_mut(sending.next_link) else {
-            self.sending = None;
+            self.end_event();
             return 0;
         };
         if sending.trigger.trigger <= data_link.joined_after {
@@ -433,8 +436,10 @@ impl FrontEnd {
                 // The writer knows the links with detector data only.
                 let read_back = spill.as_ref().and_then(SpillGate::read_back_link);
                 let detector = link - usize::from(read_back.is_some_and(|other| other < link));
-                data_link.link.send(now, |words| {
-                    writer.write(event, index, detector, &trigger, words);
+                let front_ends = self.parts.front_ends.as_ref();
+                data_link.link.send(now, |words| match front_ends {
+                    Some(server) => server.events().write(detector, &trigger, words),
+                    None => writer.write(event, index, detector, &trigger, words),
                 });
             }
         }
@@ -443,6 +448,14 @@ impl FrontEnd {
         // What the other end says is heard when all links are pumped.
         pump_link(now, data_link, cards, false);
         1
+    }
+
+    /// All links have their fragment of the event, or never will.
+    fn end_event(&mut self) {
+        self.sending = None;
+        if let Some(server) = &mut self.parts.front_ends {
+            server.release();
+        }
     }
 
     /// Moves words on all links and hands acknowledge entries to their hosts.
@@ -568,9 +581,10 @@ impl FrontEnd {
 
     /// Gives up the event that is being sent and every trigger without a decision.
     fn abort(&mut self, now: RunNs) {
-        if let Some(sending) = self.sending.take() {
+        if let Some(sending) = self.sending {
             let links = self.parts.data_links.len();
             self.unsent += links.saturating_sub(sending.next_link) as u64;
+            self.end_event();
         }
         for data_link in &mut self.parts.data_links {
             data_link.link.abort(now);
@@ -724,6 +738,9 @@ impl Role for FrontEnd {
             self.parts.supervisor.handle_timeout(now);
         }
         work += self.send_outputs();
+        if let Some(server) = &mut self.parts.front_ends {
+            work += server.poll(now);
+        }
         if let Some(spill) = &mut self.parts.spill {
             spill.advance(now);
         }
@@ -848,6 +865,8 @@ impl Role for FrontEnd {
         ];
         let transports = self.transport_details();
         let of_manager = self.parts.event_manager.details();
+        let front_ends = self.parts.front_ends.iter();
+        let of_front_ends: Vec<_> = front_ends.flat_map(FrontEndServer::details).collect();
         let spill = self.parts.spill.iter().flat_map(|spill| {
             let counters = spill.counters();
             [
@@ -872,6 +891,7 @@ impl Role for FrontEnd {
                 .chain(transports)
                 .chain(spill)
                 .map(|(name, n)| (name.to_owned(), n))
+                .chain(of_front_ends)
                 .collect(),
             ..RoleResult::default()
         }

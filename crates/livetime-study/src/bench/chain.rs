@@ -285,6 +285,7 @@ pub(crate) fn chain_config() -> ChainConfig {
         run: RUN,
         data_links: data_links.collect(),
         recorded: Some(prepared_events(&source)),
+        front_ends: None,
         source,
         trigger_link: LinkConfig {
             pages: 256,

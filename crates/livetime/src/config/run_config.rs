@@ -12,12 +12,14 @@ use livetime_builder::BuilderConfig;
 use livetime_builder::problem_code::{FIRST_STEP, SUBFARMS, TOO_MANY_SOURCES, WRITERS};
 use livetime_node::chain_config::{ROLE_PLACEMENT, SHARED_PAGES};
 use livetime_node::chain_plan::FRONT_END;
+use livetime_node::front_end_server::FrontEndServerConfig;
 use livetime_node::link::LinkTransport;
 use livetime_node::packet_log::{PACKET_FILE, PacketLogConfig};
 use livetime_node::process::{LossPolicy, OnLoss};
 use livetime_node::{BuilderTransport, ChainConfig, DataLinkConfig, FilterConfig};
 use livetime_readout::LinkConfig;
 use livetime_readout::problem_code::PAGE_SIZE;
+use livetime_source::problem_code::FRONT_ENDS;
 use livetime_source::{ArrivalKind, OfferMode, SourceConfig};
 use livetime_trigger::{Menu, MenuConfig, MergerConfig, SupervisorConfig};
 use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
@@ -153,6 +155,7 @@ fn read_root(
     let Tables {
         directory,
         events,
+        front_ends,
         on_loss,
         workers,
         hosts,
@@ -164,6 +167,7 @@ fn read_root(
     apply(overrides, &mut parts.source, &mut parts.trigger);
     let of_parts = parts.validate(&keys.source);
     let mut chain = parts.into_chain(&hosts, findings)?;
+    chain.front_ends = front_ends;
     let (processes, are_threads) = (workers.processes, workers.are_threads);
     chain.workers = workers.workers_of(&chain, cores.len());
     let data_key = |index: usize| keys.data_links.get(index).cloned().unwrap_or_default();
@@ -176,6 +180,7 @@ fn read_root(
     keys.report(findings, of_parts, between_parts);
     hosts.check(&chain, keys.known_roles(findings), findings);
     check_readout_return(&chain, &on_loss, findings);
+    check_front_ends(&chain, overrides, &keys.source, findings);
     // What an option names has no place in the file.
     let key = overrides
         .events
@@ -197,6 +202,7 @@ fn read_root(
 struct Tables {
     directory: PathBuf,
     events: Option<PathBuf>,
+    front_ends: Option<FrontEndServerConfig>,
     on_loss: LossPolicy,
     workers: WorkerTable,
     hosts: HostTable,
@@ -224,7 +230,7 @@ impl Tables {
         check_format(&mut root, findings);
         let mut source = SourceConfig::default();
         let directory = read_run(&mut root, &mut source);
-        let (source_key, events) = read_source(&mut root, &mut source, has_events, findings);
+        let table = read_source(&mut root, &mut source, has_events, findings);
         let (link_tables, are_read) = read_links(&mut root, findings);
         let mut trigger = read_trigger(&mut root, findings);
         let links = place_links((&link_tables, are_read), findings);
@@ -239,12 +245,13 @@ impl Tables {
         root.finish();
         Self {
             directory,
-            events,
+            events: table.events,
+            front_ends: table.front_ends,
             on_loss,
             workers,
             hosts,
             keys: WrittenKeys {
-                source: source_key,
+                source: table.path,
                 trigger_link: links.trigger_path,
                 readout_units: links.data.iter().map(|link| link.unit).collect(),
                 data_links: links.data_paths,
@@ -318,6 +325,7 @@ impl ChainParts {
             run: RunNumber(0),
             source: self.source,
             recorded: None,
+            front_ends: None,
             // Without one there is a problem already; the others are to be found all the same.
             trigger_link: self.trigger_link.unwrap_or_default(),
             data_links: self.data_links,
@@ -360,6 +368,53 @@ fn check_readout_return(chain: &ChainConfig, policy: &LossPolicy, findings: &Fin
             "\"restart\" with links of `kind = \"file\"`",
             "\"stop\" or \"continue\" where links play files",
             "write `on_readout_loss = \"stop\"`: a file is played once, to the unit that was there",
+        ));
+    }
+}
+
+/// Refuses what would say a second time when triggers come and what is in them, where that is said by
+/// front-ends.
+fn check_front_ends(chain: &ChainConfig, overrides: &Overrides, source: &str, findings: &Findings) {
+    let Some(front_ends) = &chain.front_ends else {
+        return;
+    };
+    for problem in front_ends.events.validate(source) {
+        findings.report(problem);
+    }
+    let is_file = |link: &DataLinkConfig| matches!(link.transport, LinkTransport::File { .. });
+    let also = [
+        (
+            overrides.rate.is_some(),
+            "`--rate`",
+            "leave the option out: a trigger comes when each front-end has sent its part",
+        ),
+        (
+            overrides
+                .events
+                .as_ref()
+                .is_some_and(|path| path.as_os_str() != ""),
+            "`--events`",
+            "leave the option out, or write `kind = \"recorded\"` to play recorded events",
+        ),
+        (
+            chain.spill.is_some(),
+            "a `[timing]` table",
+            "leave the table out: a gate and triggers of a spill are for our own sources so far",
+        ),
+        (
+            chain.data_links.iter().any(is_file),
+            "links of `kind = \"file\"`",
+            "write links of another kind: those of files play what was recorded",
+        ),
+    ];
+    let also = also.into_iter().filter(|(is_there, ..)| *is_there);
+    for (_, what, help) in also {
+        findings.report(Problem::new(
+            FRONT_ENDS,
+            format!("{source}.kind"),
+            format!("\"external\" with {what}"),
+            "\"external\" alone: front-ends say when triggers come and what is in them",
+            help,
         ));
     }
 }

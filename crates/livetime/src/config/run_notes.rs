@@ -47,11 +47,25 @@ pub(crate) fn run_notes(config: &RunConfig, processes: bool) -> Vec<String> {
             config.directory.display()
         ));
     }
+    notes.extend(front_ends_note(&config.chain));
     notes.extend(unset_bits_notes(&config.chain));
     notes.extend(size_note(&config.chain));
     notes.extend(socket_note(&config.chain));
     notes.extend(shift_note(&config.chain));
     notes
+}
+
+/// Where front-ends of users send, and that they are waited for.
+fn front_ends_note(chain: &ChainConfig) -> Option<String> {
+    let front_ends = chain.front_ends.as_ref()?;
+    let streams = front_ends.listen.map(|at| format!("streams at {at}"));
+    let datagrams = front_ends.datagrams.map(|at| format!("datagrams at {at}"));
+    let places: Vec<String> = streams.into_iter().chain(datagrams).collect();
+    Some(format!(
+        "triggers are those of front-ends: {}; the first is taken when each of {} sources has sent its part",
+        places.join(", "),
+        chain.detector_sources().len()
+    ))
 }
 
 /// That the pages and tables of a run on this machine are more than the memory there is for it: `run`

@@ -1,10 +1,13 @@
-//! The `[[source]]` table: when triggers come and what their events are made of.
+//! The `[[source]]` table: when triggers come and what their events are made of, or where front-ends
+//! send both.
 
 use std::fs::File;
 use std::io::BufReader;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use livetime_source::{ArrivalKind, RecordedEvents, SourceConfig};
+use livetime_node::front_end_server::FrontEndServerConfig;
+use livetime_source::{ArrivalKind, OfferMode, RecordedEvents, SourceConfig};
 use livetime_trigger::LengthUm;
 use livetime_wire::Problem;
 
@@ -17,18 +20,34 @@ use super::trigger_section::LENGTH;
 enum SourceKind {
     Physics,
     Recorded,
+    /// Front-ends of users send them.
+    External,
 }
 
-const KINDS: [(&str, SourceKind); 2] = [
+const KINDS: [(&str, SourceKind); 3] = [
     ("physics", SourceKind::Physics),
     ("recorded", SourceKind::Recorded),
+    ("external", SourceKind::External),
 ];
+/// What an address of a socket looks like.
+const ADDRESS: &str = "an IP address and a port, such as \"127.0.0.1:9870\" or \"[::1]:9870\"";
+
+/// What the `[[source]]` table says beside the configuration of a source.
+#[derive(Debug, Default)]
+pub(crate) struct SourceTable {
+    /// Its key path.
+    pub(crate) path: String,
+    /// The recorded events that it names.
+    pub(crate) events: Option<PathBuf>,
+    /// Where front-ends send.
+    pub(crate) front_ends: Option<FrontEndServerConfig>,
+}
 const ARRIVALS: [(&str, ArrivalKind); 2] = [
     ("poisson", ArrivalKind::Poisson),
     ("periodic", ArrivalKind::FixedGap),
 ];
 
-/// Reads the one `[[source]]` table; returns its key path and the recorded events it names.
+/// Reads the one `[[source]]` table.
 ///
 /// Of several tables all are read, for the sake of their problems. `has_events` says that an option
 /// names the recorded events.
@@ -37,7 +56,7 @@ pub(crate) fn read_source(
     config: &mut SourceConfig,
     has_events: bool,
     findings: &Findings,
-) -> (String, Option<PathBuf>) {
+) -> SourceTable {
     let sources = root.sections("source");
     if sources.len() != 1 {
         let found = format!("there {} times", sources.len());
@@ -46,27 +65,74 @@ pub(crate) fn read_source(
     }
     let tables = sources.into_iter();
     let read = tables.map(|table| read_table(table, config, has_events));
-    read.last().unwrap_or_else(|| ("source".to_owned(), None))
+    read.last().unwrap_or_else(|| SourceTable {
+        path: "source".to_owned(),
+        ..SourceTable::default()
+    })
 }
 
 fn read_table(
     mut source: Section<'_, '_>,
     config: &mut SourceConfig,
     has_events: bool,
-) -> (String, Option<PathBuf>) {
-    let path = source.path().to_owned();
+) -> SourceTable {
+    let mut table = SourceTable {
+        path: source.path().to_owned(),
+        ..SourceTable::default()
+    };
     let kind = source.choice("kind", &KINDS);
-    let mut events = None;
     if kind.is_none() && source.has("kind") {
-        source.pass_over(&["events"]);
+        source.pass_over(&["events", "listen", "datagrams", "queue", "wait"]);
     }
     // With generated events the key is an unknown one: it would change nothing.
     if kind == Some(SourceKind::Recorded) {
         if !has_events {
             source.require("events", "the path of a CSV file of recorded events");
         }
-        events = source.plain_text("events").map(PathBuf::from);
+        table.events = source.plain_text("events").map(PathBuf::from);
     }
+    if kind == Some(SourceKind::External) {
+        table.front_ends = Some(read_front_ends(&mut source));
+        config.triggers.mode = OfferMode::Lossless;
+        config.triggers.arrival.kind = ArrivalKind::Unpaced;
+        // What pages are planned for.
+        if let Some(mut fragment) = source.section("fragment") {
+            fragment.quantity("bytes_mean", &mut config.fragment.bytes_mean);
+            fragment.quantity("bytes_max", &mut config.fragment.bytes_max);
+            fragment.finish();
+        }
+        source.finish();
+        return table;
+    }
+    read_generated(&mut source, config);
+    source.finish();
+    table
+}
+
+/// Where front-ends send, and how long they are waited for. When triggers come and what is in them is
+/// theirs: keys that say so of our own sources are unknown here.
+fn read_front_ends(source: &mut Section<'_, '_>) -> FrontEndServerConfig {
+    let mut config = FrontEndServerConfig::default();
+    if !source.has("datagrams") {
+        let allowed = format!("{ADDRESS}, or `datagrams` with one");
+        source.require("listen", &allowed);
+    }
+    config.listen = source.parsed("listen", ADDRESS, str::parse::<SocketAddr>);
+    config.datagrams = source.parsed("datagrams", ADDRESS, str::parse::<SocketAddr>);
+    let most = u64::from(livetime_source::front_end_events::QUEUE_MAX);
+    if let Some(queue) = source.integer("queue", 1..=most) {
+        config.events.queue = queue as u32;
+    }
+    source.time_above_zero(
+        "wait",
+        &mut config.events.wait,
+        "set it to longer than the slowest front-end takes to send a fragment",
+    );
+    config
+}
+
+/// What our own sources draw, and when.
+fn read_generated(source: &mut Section<'_, '_>, config: &mut SourceConfig) {
     let triggers = &mut config.triggers;
     source.quantity("rate", &mut triggers.arrival.rate);
     if let Some(kind) = source.choice("arrival", &ARRIVALS) {
@@ -88,8 +154,6 @@ fn read_table(
     if let Some(physics) = source.section("physics") {
         read_physics(physics, config);
     }
-    source.finish();
-    (path, events)
 }
 
 fn read_physics(mut section: Section<'_, '_>, config: &mut SourceConfig) {

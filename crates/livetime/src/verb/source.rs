@@ -79,6 +79,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             return exit::PROBLEM;
         }
     };
+    if loaded.config.chain.front_ends.is_some() {
+        say(format_args!("error: {}", config::NO_EVENTS_OF_OUR_OWN));
+        return exit::PROBLEM;
+    }
     if let Some(done) = play(options, &loaded.config.chain) {
         return done;
     }

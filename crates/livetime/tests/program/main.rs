@@ -17,6 +17,7 @@ mod copied_program;
 mod determinism;
 mod disk_full;
 mod doctor;
+mod front_ends;
 mod graph_links;
 mod kept_state;
 mod killed_run;

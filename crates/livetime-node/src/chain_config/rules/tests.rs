@@ -26,6 +26,7 @@ fn config() -> ChainConfig {
         run: RunNumber(1),
         source: SourceConfig::default(),
         recorded: None,
+        front_ends: None,
         trigger_link: LinkConfig::default(),
         data_links: (0..4).map(link).collect(),
         trigger_nodes: 1,
@@ -191,6 +192,24 @@ fn rings_of_the_largest_window_and_of_all_credits_can_be_made() {
     let plan = ChainPlan::new(&config);
     let most = plan.rings.iter().map(|ring| ring.config.slots).max();
     assert_eq!(most, Some(MAX_SLOTS));
+}
+
+/// All problems of a configuration come at once: a check of what follows from a number meets it before it
+/// is refused.
+#[test]
+fn pages_without_words_divide_nothing() {
+    let mut empty = config();
+    for link in &mut empty.data_links {
+        link.link.page_words = 0;
+    }
+    for receive_buffer_bytes in [0, 1 << 20] {
+        empty.transport = BuilderTransport::Udp {
+            receive_buffer_bytes,
+        };
+        // That a page has words is for the link to say.
+        assert!(!problems(&empty).is_empty());
+        assert!(memory_bytes_least(&empty) > 0);
+    }
 }
 
 #[test]

@@ -127,6 +127,7 @@ fn front_end(starts_late: bool, starts_paused: bool) -> (FrontEnd, [Consumer; 2]
         run,
         source: TriggerSource::new(&triggers, 1),
         generator: EventGenerator::Physics(Box::new(physics)),
+        front_ends: None,
         encoder: PacketEncoder::new(PACKET_WORDS),
         writer: FragmentWriter::new(&FragmentConfig::default(), 1, run, &[]),
         supervisor: TriggerSupervisor::new(SupervisorConfig::default(), RunNs(0)),

@@ -15,6 +15,16 @@ const TRIGGER_PHYSICS: u32 = 1;
 /// Trigger type of triggers that the schedule asks for.
 const TRIGGER_SCHEDULED: u32 = 2;
 
+/// What front-ends have for the next trigger.
+enum Awaited {
+    /// All that will come; or the source knows by itself.
+    Event,
+    /// Not all yet.
+    Nothing,
+    /// Nothing any more: all have ended.
+    End,
+}
+
 impl FrontEnd {
     /// Triggers are offered from here on, if they are not yet: what came before is no time of theirs.
     pub(super) fn begin(&mut self, now: RunNs) {
@@ -47,6 +57,15 @@ impl FrontEnd {
     pub(super) fn offer(&mut self, now: RunNs) -> usize {
         if self.sending.is_some() || !self.parts.trigger.iter().all(TriggerPath::is_idle) {
             return 0;
+        }
+        match self.wait_for_front_ends(now) {
+            Awaited::Event => {}
+            Awaited::Nothing => return 0,
+            Awaited::End => {
+                self.parts.source.stop();
+                self.finish(now);
+                return 1;
+            }
         }
         let mut links = self.parts.data_links.iter_mut();
         if self.parts.in_step && links.any(|data_link| data_link.link.is_played_out()) {
@@ -95,6 +114,22 @@ impl FrontEnd {
         }
     }
 
+    /// Where events are those of front-ends: whether there is one.
+    fn wait_for_front_ends(&mut self, now: RunNs) -> Awaited {
+        let is_at_end = self.is_at_end(now);
+        let Some(server) = &mut self.parts.front_ends else {
+            return Awaited::Event;
+        };
+        if server.events().is_ended() {
+            return Awaited::End;
+        }
+        // That the time is over is for the source to say.
+        match is_at_end || server.is_ready(now) {
+            true => Awaited::Event,
+            false => Awaited::Nothing,
+        }
+    }
+
     /// Nothing is offered any more; what the schedule has asked for and nobody has taken is refused.
     pub(super) fn finish(&mut self, now: RunNs) {
         self.finished = true;
@@ -102,6 +137,9 @@ impl FrontEnd {
         self.pause.resume(now);
         let waiting = self.parts.spill.as_mut().map_or(0, SpillGate::end);
         self.parts.source.refuse_waiting(waiting);
+        if let Some(server) = &mut self.parts.front_ends {
+            server.end(TriggerNumber(self.parts.supervisor.counters().triggers));
+        }
     }
 
     /// The next trigger that the schedule asks for. One that waited for a buffer, or for this worker,
@@ -157,11 +195,15 @@ impl FrontEnd {
             trigger: nodes,
             supervisor,
             run,
+            front_ends,
             ..
         } = &mut self.parts;
         // Whatever was refused: the n-th trigger of a seed is always the same event.
         let index = trigger.0 - 1;
-        generator.event(index, &mut self.event);
+        match front_ends {
+            Some(server) => server.begin(&mut self.event),
+            None => generator.event(index, &mut self.event),
+        }
         let header = PacketHeader {
             trigger,
             l2_buffer,

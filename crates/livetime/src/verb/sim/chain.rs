@@ -116,6 +116,9 @@ fn simulate(options: &Options, loaded: Loaded) -> Result<bool, Box<dyn std::erro
                       set `[filter] name` to another and leave its keys out";
         return Err(reason.into());
     }
+    if chain.front_ends.is_some() {
+        return Err(config::NO_EVENTS_OF_OUR_OWN.into());
+    }
     let bound = chain.supervisor.deadline;
     let facts = RunFacts::new(&text, chain.source.seed, SIMULATED_RUN);
     let mut begin = facts.begin_record(RunBegin::new(SIMULATED_RUN), &text, &chain.menu);

@@ -179,6 +179,10 @@ fn hindrances(chain: &ChainConfig, summary: &RunSummary) -> Vec<&'static str> {
             "its filter is one of users, in Python or in Rust",
         ),
         (
+            chain.front_ends.is_some(),
+            "its events are those of front-ends of users (`kind = \"external\"`)",
+        ),
+        (
             chain.spill.is_some(),
             "the spill structure goes by the time of the day (`[timing]`)",
         ),

@@ -671,3 +671,66 @@ fn processes_are_not_counted_where_it_is_not_known_what_they_share() {
         each([("C0005", "filter.transport")])
     );
 }
+
+/// Given the largest number that can be written at each key in turn, then there are problems or a
+/// configuration, and no sum over it goes round.
+#[test]
+fn the_largest_number_at_any_key_can_be_judged() {
+    let lines: Vec<&str> = EVERY_KEY.lines().collect();
+    let udp = EVERY_KEY.replacen("congestion = \"reno\"\n", "receive_buffer = \"3 MiB\"\n", 1);
+    let udp = udp.replacen("transport = \"tcp\"", "transport = \"udp\"", 1);
+    for (index, key) in key_lines(EVERY_KEY) {
+        for value in [
+            "18446744073709551615",
+            "9223372036854775807",
+            "4294967295",
+            "1e308",
+            "\"8380000000 GiB\"",
+            "\"18446744073709551615 ns\"",
+            "\"9223372036854775807 ns\"",
+            "\"1e15 MHz\"",
+            "\"9223372036854775807 MeV\"",
+        ] {
+            let line = format!("{key} = {value}");
+            for whole in [EVERY_KEY, &udp] {
+                let _problems = problems(&whole.replacen(lines[index], &line, 1));
+            }
+        }
+    }
+}
+
+/// Given fragments and events of more bytes together than there are numbers for, then they are too
+/// large for the links, the run file and the receive buffer.
+#[test]
+fn sizes_that_no_number_can_hold_together_are_too_large() {
+    let paths = |text: &str| -> BTreeSet<String> {
+        let problems = problems(text).into_iter();
+        problems.map(|(_, path)| path).collect()
+    };
+    let huge = "[source.fragment]\nbytes_max = \"8000000000 GiB\"\n";
+    let links = "[[link]]\nto = \"ru0\"\nsource_id = 1\ncount = 2\n";
+    let udp = "[builder]\ntransport = \"udp\"\nreceive_buffer = \"1 MiB\"\n";
+    let found = paths(&format!("{LEAST}{links}{huge}{udp}[trigger]\nnodes = 2\n"));
+    for path in [
+        "source[0].fragment.bytes_max",
+        "link[1].fragment_max",
+        "store.event_max",
+        "builder.receive_buffer",
+        "trigger.nodes",
+    ] {
+        assert!(found.contains(path), "{path}: {found:?}");
+    }
+    // The sum over the links of a unit.
+    let links = "page = \"64 B\"\ncount = 250\n";
+    let huge = huge.replace("8000000000", "8380000000");
+    let found = paths(&format!("{LEAST}{links}{huge}{udp}"));
+    for path in ["store.event_max", "builder.receive_buffer", "link[1].page"] {
+        assert!(found.contains(path), "{path}: {found:?}");
+    }
+    let store = "event_max = \"8000000000 GiB\"\noutput_per_second = \"1 GiB\"\nwriters = 3\n";
+    let builders = "[builder]\nbuilder_units = 3\n[filter]\nunits = 3\n";
+    let found = paths(&format!("{LEAST}{builders}[store]\n{store}"));
+    for path in ["store.event_max", "store.output_per_second"] {
+        assert!(found.contains(path), "{path}: {found:?}");
+    }
+}
