@@ -227,6 +227,8 @@ fn packets_of_a_run_that_was_killed_are_doubted() {
     let names = ["packets.mcap", "packets-1.mcap"];
     for name in names {
         running.wait_for_bytes(&bench.path("out").join(name), 20_000);
+        // So many bytes may be a part of the first chunk, which is being written.
+        while count(&bench.inspect(&format!("out/{name}")), "events") == 0 {}
     }
     running.kill();
     let replay = || bench.run(&["replay", "out", "--into", "trigger", "--json"]);
