@@ -27,7 +27,7 @@ use crate::problem_code::FRONT_ENDS;
 use crate::source_event::{OBJECTS_MAX, SourceEvent, SourceObject};
 
 /// Most triggers that may be open at once.
-pub const QUEUE_MAX: u32 = 65_536;
+const QUEUE_MAX: u32 = 65_536;
 /// Largest azimuth, pi as a float has it.
 const PHI_MAX: f32 = std::f32::consts::PI;
 /// Longest wait.

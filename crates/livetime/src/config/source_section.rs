@@ -119,15 +119,11 @@ fn read_front_ends(source: &mut Section<'_, '_>) -> FrontEndServerConfig {
     }
     config.listen = source.parsed("listen", ADDRESS, str::parse::<SocketAddr>);
     config.datagrams = source.parsed("datagrams", ADDRESS, str::parse::<SocketAddr>);
-    let most = u64::from(livetime_source::front_end_events::QUEUE_MAX);
-    if let Some(queue) = source.integer("queue", 1..=most) {
+    // What they may be is for the events themselves to say.
+    if let Some(queue) = source.integer("queue", 0..=u64::from(u32::MAX)) {
         config.events.queue = queue as u32;
     }
-    source.time_above_zero(
-        "wait",
-        &mut config.events.wait,
-        "set it to longer than the slowest front-end takes to send a fragment",
-    );
+    source.quantity("wait", &mut config.events.wait);
     config
 }
 

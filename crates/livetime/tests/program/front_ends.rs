@@ -276,3 +276,17 @@ fn an_address_that_is_taken_and_what_front_ends_say_themselves_are_refused() {
     let refused = bench.run(&["check", "both.toml"]).ended_with(1);
     assert!(refused.err.contains("timing"), "{}", refused.err);
 }
+
+#[test]
+fn limits_of_what_is_waited_for_are_said_at_their_keys() {
+    let (bench, ..) = bench_of("queue = 0\nwait = \"2 h\"");
+    let refused = bench.run(&["check", "run.toml"]).ended_with(1);
+    for said in [
+        "error[L0310]",
+        "`source[0].queue`",
+        "1 to 65536",
+        "`source[0].wait`",
+    ] {
+        assert!(refused.err.contains(said), "{said}: {}", refused.err);
+    }
+}
