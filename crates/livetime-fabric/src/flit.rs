@@ -560,7 +560,9 @@ impl<'t> Network<'t> {
         let standstill = self.standstill();
         let mut outcome = self.tally.into_outcome(&report);
         outcome.standstill = standstill;
-        self.sources.settle(&mut outcome, in_flight);
+        // Those that are gone had arrived.
+        let arrivals = self.packets.arrived.iter().copied();
+        self.sources.settle(&mut outcome, in_flight, arrivals);
         outcome
     }
 }

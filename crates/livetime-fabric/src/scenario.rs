@@ -300,6 +300,18 @@ impl Scenario {
             let help = "a tenth of the duration is usual";
             report("warm_up", written(load.warm_up), "up to an hour", help);
         }
+        for (path, time, help) in [
+            ("link.hop_delay", load.hop_delay, "hundreds of ns are usual"),
+            (
+                "link.source_gap",
+                load.source_gap,
+                "parts of a packet's time are usual",
+            ),
+        ] {
+            if time > DURATION_MAX {
+                report(path, written(time), "up to an hour", help);
+            }
+        }
         if !RATES.contains(&load.link_bits_per_s) {
             let found = format!("{} bit/s", load.link_bits_per_s);
             let help = "write a rate such as \"2 Gb/s\"";
@@ -671,6 +683,34 @@ mod tests {
             ["F0206"]
         );
         assert_eq!(codes(|s| s.load.duration = DurationPs::ZERO), ["F0207"]);
+        for level in [
+            |_: &mut Scenario| {},
+            |s: &mut Scenario| s.level = Level::Flit,
+        ] {
+            let paths = |change: fn(&mut Scenario)| {
+                let mut scenario = crossbar(8);
+                level(&mut scenario);
+                change(&mut scenario);
+                let problems = scenario.validate();
+                assert!(problems.iter().all(|p| p.code == TIMES), "{problems:?}");
+                problems.into_iter().map(|p| p.path).collect::<Vec<_>>()
+            };
+            assert_eq!(
+                paths(|s| s.load.source_gap = DURATION_MAX),
+                [""; 0],
+                "an hour is allowed"
+            );
+            assert_eq!(
+                paths(
+                    |s| (s.load.hop_delay, s.load.source_gap) = (DurationPs::MAX, DurationPs::MAX)
+                ),
+                ["link.hop_delay", "link.source_gap"]
+            );
+            assert_eq!(
+                paths(|s| s.load.hop_delay = DURATION_MAX + DurationPs(1)),
+                ["link.hop_delay"]
+            );
+        }
         assert_eq!(
             codes(|s| {
                 s.load.traffic.pattern = Pattern::EventsInOrder;

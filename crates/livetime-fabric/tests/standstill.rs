@@ -124,6 +124,56 @@ fn where_nothing_moves_every_packet_stands_still_and_the_figures_end() {
     }
 }
 
+/// Of sizes without an end few are larger than what they are to go into: such a packet never goes on, whatever
+/// leaves it, nor does what is behind it. Some others of 8 ports move.
+#[test]
+fn a_packet_that_is_larger_than_what_it_goes_into_stands_still_for_ever() {
+    let crossbar = Topology::crossbar(8).expect("it can be built");
+    // 205 in a million are above 20 kB.
+    let sizes = SizeLaw::LogNormal {
+        mean: 100.0,
+        rms: 1_000.0,
+    };
+    let (narrow, wide) = (20_100, 1 << 20);
+    let combined = |speedup_thousandths, matching| Queueing::Combined {
+        speedup_thousandths,
+        output_bytes: narrow,
+        matching,
+    };
+    let slip = Matching::Slip { iterations: 2 };
+    let cases = [
+        (Queueing::Crosspoint { bytes: narrow }, wide),
+        (combined(1_000, None), wide),
+        (combined(2_000, None), wide),
+        (combined(2_000, Some(slip)), wide),
+        (Queueing::VirtualOutput, narrow),
+        (Queueing::Output, narrow),
+    ];
+    for (queueing, bytes) in cases {
+        for flow in [FlowControl::Credits, FlowControl::None] {
+            let Switching::Buffered(buffering) = with_buffers(queueing, flow) else {
+                continue;
+            };
+            let switching = Switching::Buffered(Buffering { bytes, ..buffering });
+            let of = |times| {
+                let traffic = Traffic::new(Pattern::Uniform);
+                let load = Load::saturated(traffic, sizes.clone(), times);
+                run(&crossbar, &load, Some(&switching))
+            };
+            let (short, long) = (of(4_000), of(8_000));
+            let is_lost = bytes == narrow && flow == FlowControl::None;
+            for outcome in [&short, &long] {
+                assert_eq!(outcome.is_deadlocked(), !is_lost, "{queueing:?} {flow:?}");
+                assert!(outcome.do_others_move(), "{queueing:?} {flow:?}");
+            }
+            let sources = |outcome: &NetworkOutcome| outcome.standstill.sources.clone();
+            let still = sources(&long);
+            assert!(sources(&short).iter().all(|source| still.contains(source)));
+            assert!(short.standstill.packets <= long.standstill.packets);
+        }
+    }
+}
+
 /// Between hosts, too, the run ends when nothing moves any more. One that is over shortly before has a
 /// circle already, while the last packets that are not in it come.
 #[test]

@@ -4,6 +4,7 @@
 use livetime_fabric::DurationPs;
 use livetime_fabric::builder_network::BuilderNetwork;
 use livetime_fabric::flit::FlitConfig;
+use livetime_fabric::network::topology::Graph;
 use livetime_fabric::network::{
     Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, NetworkOutcome, Pattern,
     Queueing, SizeLaw, Traffic,
@@ -71,6 +72,33 @@ fn what_waits_in_buffers_of_switches_is_backlog_too() {
         assert!(outcome.sources_behind < DurationPs::from_ms(1), "{load}");
         let at_end = outcome.latency_at_end;
         assert_eq!(at_end > DurationPs::from_ms(5), is_overloaded, "{at_end}");
+    }
+}
+
+/// Two sources with 1.2 times what the one link to their destination carries, which is as long as a tenth of
+/// the run: nothing comes in its first batches.
+#[test]
+fn a_backlog_grows_behind_a_long_cable_too() {
+    let graph = "switch a\nsource x a\nsource y a\ndestination z a delay=10ms\n";
+    let graph = Graph::parse(graph).expect("it is a graph");
+    for (load, is_overloaded) in [(0.45, false), (0.6, true)] {
+        let interval = DurationPs((8e6 / load) as u64);
+        let mut scenario = crossbar(2, 1, Arrival::Fixed { interval });
+        scenario.topology = TopologyChoice::Graph(graph.clone());
+        scenario.switching = Switching::Buffered(BUFFERING);
+        scenario.load.traffic.pattern = Pattern::Incast(0);
+        scenario.load.warm_up = DurationPs::ZERO;
+        scenario.load.duration = DurationPs::from_ms(100);
+        let outcome = network(&scenario);
+        assert_eq!(outcome.is_backlog_growing, is_overloaded, "{load}");
+        assert!(outcome.sources_behind < DurationPs::from_ms(1), "{load}");
+        // A sixth of what came in 90 ms is yet to go.
+        let at_end = outcome.latency_at_end;
+        let waits = DurationPs::from_ms(if is_overloaded { 23 } else { 10 });
+        assert!(
+            (waits..waits + DurationPs::from_ms(3)).contains(&at_end),
+            "{at_end}"
+        );
     }
 }
 

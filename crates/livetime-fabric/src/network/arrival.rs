@@ -208,11 +208,16 @@ impl ArrivalTimes {
         }
     }
 
+    /// Whether there is always a packet.
+    pub(crate) const fn is_saturated(&self) -> bool {
+        matches!(self.law, Arrival::Saturated)
+    }
+
     /// When packet `number` of a source arrives; `None` when there is always one. Called once for
     /// each number of a source, in order.
     #[inline]
     pub(crate) fn time(&mut self, source: u32, number: u64, oldest: u64) -> Option<SimPs> {
-        if matches!(self.law, Arrival::Saturated) {
+        if self.is_saturated() {
             return None;
         }
         if !self.is_shared {

@@ -157,7 +157,9 @@ pub fn run(topology: &Topology, load: &Load, buffering: &Buffering) -> NetworkOu
     let (links, standstill) = (fabric.take_link_report(report.now), fabric.standstill());
     let in_flight = (fabric.packets.source.len() - fabric.packets.free.len()) as u64;
     let mut outcome = fabric.tally.into_outcome(&report);
-    fabric.sources.settle(&mut outcome, in_flight);
+    // Those that are gone had arrived.
+    let arrivals = fabric.packets.arrived.iter().copied();
+    fabric.sources.settle(&mut outcome, in_flight, arrivals);
     (outcome.links, outcome.standstill) = (links, standstill);
     outcome
 }

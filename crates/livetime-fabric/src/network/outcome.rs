@@ -201,12 +201,12 @@ impl Tally {
         }
     }
 
-    /// Mean latency of each batch, picoseconds; `None` where nothing arrives, or nothing came in one.
-    fn mean_waits(&self) -> Option<Vec<f64>> {
-        let means = self.waits.iter().map(|(sum, packets)| match packets {
-            0 => None,
-            packets => Some(*sum as f64 / *packets as f64),
-        });
+    /// Mean latency, picoseconds, of each batch from which on something came in all of them; none where
+    /// nothing arrives. The first ones may be too early for anything to come.
+    fn mean_waits(&self) -> Vec<f64> {
+        let mut without_gaps = self.waits.rsplit(|(_, packets)| *packets == 0);
+        let last = without_gaps.next().unwrap_or_default().iter();
+        let means = last.map(|(sum, packets)| *sum as f64 / *packets as f64);
         means.collect()
     }
 
@@ -229,7 +229,7 @@ impl Tally {
         // meanwhile.
         let packet = self.link_time.0 as f64 / counted.0.max(1) as f64;
         let estimate = Estimate::of(&series).widened(packet);
-        let waits = self.mean_waits().unwrap_or_default();
+        let waits = self.mean_waits();
         let growth = GROWTH_PACKETS_MIN * self.packet_time.0 as f64;
         let at_end = waits.last().copied().unwrap_or_default();
         let sources = self.by_source.len() as f64;

@@ -10,17 +10,16 @@ use crate::time::SimPs;
 
 use super::arrival::ArrivalTimes;
 use super::outcome::NetworkOutcome;
-use super::topology::{Route, RoutePolicy, Topology};
+use super::topology::{Route, RouteNumbers, RoutePolicy, Topology};
 use super::traffic::{Window, mixed};
 use super::wormhole::Load;
 
 /// All sources of a network. Packets of each are numbered by whoever sends them, from 0 on.
 #[derive(Debug)]
 pub(crate) struct PacketSources {
+    seed: u64,
     draws: Vec<RandomStream>,
     arrivals: ArrivalTimes,
-    /// When the last packet that was drawn for each source arrives; the start where there is always one.
-    last_arrival: Vec<SimPs>,
     window: Option<Window>,
     /// Those that the window lets go on.
     admitted: Vec<u32>,
@@ -46,9 +45,9 @@ impl PacketSources {
             _ => ArrivalTimes::new(&load.arrival, sources, streams),
         };
         Self {
+            seed: load.seed,
             draws: draws.collect(),
             arrivals,
-            last_arrival: vec![SimPs::ZERO; sources as usize],
             window: load.traffic.window.map(|size| Window::new(size, sources)),
             admitted: Vec::with_capacity(sources as usize),
             offered: 0,
@@ -115,7 +114,12 @@ impl PacketSources {
         } else {
             0
         };
-        topology.write_chosen_route([source, to], policy, [number, choice], route);
+        let numbers = RouteNumbers {
+            packet: number,
+            random: choice,
+            seed: self.seed,
+        };
+        topology.write_chosen_route([source, to], policy, numbers, route);
     }
 
     /// The next number of a source's stream.
@@ -126,9 +130,7 @@ impl PacketSources {
     /// When packet `number` of a source arrives; `None` if whenever the source is free.
     pub(crate) fn arrival(&mut self, source: u32, number: u64) -> Option<SimPs> {
         let oldest = self.window.as_ref().map_or(0, Window::oldest);
-        let time = self.arrivals.time(source, number, oldest)?;
-        self.last_arrival[source as usize] = time;
-        Some(time)
+        self.arrivals.time(source, number, oldest)
     }
 
     /// Counts a packet that is gone, delivered or lost: the window may move.
@@ -149,11 +151,20 @@ impl PacketSources {
     }
 
     /// Puts what the sources know into the outcome of a run that left so many packets, in the network
-    /// or drawn at a source. What was drawn and would have arrived after the end was never offered.
-    pub(crate) fn settle(&self, outcome: &mut NetworkOutcome, left: u64) {
+    /// or drawn at a source; `arrivals` are those of packets that may not have arrived before the end.
+    /// What was drawn and would have arrived after it was never offered. Where there is always a packet,
+    /// none arrives.
+    pub(crate) fn settle(
+        &self,
+        outcome: &mut NetworkOutcome,
+        left: u64,
+        arrivals: impl Iterator<Item = SimPs>,
+    ) {
         let end = outcome.simulated;
-        let to_come = self.last_arrival.iter().filter(|time| **time > end);
-        let to_come = to_come.count() as u64;
+        let to_come = match self.arrivals.is_saturated() {
+            true => 0,
+            false => arrivals.filter(|time| *time > end).count() as u64,
+        };
         outcome.packets_offered = self.offered - to_come;
         outcome.packets_in_flight = left - to_come;
         outcome.sources_behind = self.arrivals.behind(outcome.simulated);
@@ -204,6 +215,28 @@ mod tests {
         assert_eq!([alone.offered, together.offered], [50, 100]);
     }
 
+    #[test]
+    fn routes_of_pairs_are_drawn_once_for_each_seed() {
+        let topology = Topology::clos(8, 4, 4).unwrap();
+        let policy = RoutePolicy::RandomPerPair;
+        let routes = |seed, number| -> Vec<Route> {
+            let load = Load {
+                seed,
+                ..load(Traffic::new(Pattern::Uniform))
+            };
+            let mut sources = PacketSources::new(&topology, &load);
+            let pairs = (0..256).map(|pair| [pair / 16, pair % 16]);
+            let routes = pairs.map(|pair| sources.route(&topology, policy, pair, number));
+            routes.collect()
+        };
+        let first = routes(1, 0);
+        assert_eq!(first, routes(1, 7), "for all packets");
+        // One in eight pairs is led through the same crossbar in the middle by chance.
+        let second = routes(2, 0);
+        let others = first.iter().zip(&second).filter(|(one, two)| one != two);
+        assert!(others.count() > 192, "another seed has other routes");
+    }
+
     /// A packet of 2 KiB takes 16.384 us; one comes every 100 us to each of four sources.
     #[test]
     fn what_has_not_arrived_before_the_end_was_never_offered() {
@@ -222,6 +255,11 @@ mod tests {
             flow: FlowControl::Credits,
         };
         let flits = FlitConfig::default();
+        // A source draws a packet for each of them beforehand.
+        let channels = FlitConfig {
+            channels: 4,
+            ..flits
+        };
         // Those of the last moment are on their way.
         for (end_us, offered, in_flight) in [(99, 0, 0), (105, 4, 4), (199, 4, 0)] {
             load.duration = DurationPs::from_us(end_us);
@@ -229,6 +267,7 @@ mod tests {
                 wormhole::run(&topology, &load),
                 buffered::run(&topology, &load, &buffering),
                 flit::run(&topology, &load, &flits),
+                flit::run(&topology, &load, &channels),
             ] {
                 assert!(outcome.is_conserved(), "{end_us} us");
                 let counts = (outcome.packets_offered, outcome.packets_in_flight);

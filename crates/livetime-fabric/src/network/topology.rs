@@ -27,6 +27,8 @@ mod two_level;
 use crate::address::LinkId;
 use crate::time::DurationPs;
 
+use super::traffic::mixed;
+
 pub use delta::Wiring;
 pub use graph::{Graph, GraphLink, GraphNode, GraphProblem};
 
@@ -41,6 +43,10 @@ use two_level::TwoLevel;
 pub const ROUTE_LINKS_MAX: usize = 24;
 /// The most sources or destinations of a topology.
 pub const NODES_MAX: u32 = 1 << 16;
+/// The most input ports of an element, and output ports: ports are numbered in 16 bits.
+pub const PORTS_MAX: u32 = 1 << 16;
+// The crossbar has as many ports as nodes.
+const _: () = assert!(NODES_MAX <= PORTS_MAX);
 /// The most links of a topology.
 pub const LINKS_MAX: u64 = 1 << 22;
 
@@ -149,6 +155,16 @@ pub enum TopologyError {
         /// Links of the route.
         links: usize,
     },
+    /// A switch of a graph has more nodes and links than ports can have numbers.
+    #[error("switch `{switch}` has {found} {side}, allowed are up to {PORTS_MAX}")]
+    TooManyPorts {
+        /// The switch.
+        switch: String,
+        /// Inputs or outputs.
+        side: &'static str,
+        /// How many.
+        found: u32,
+    },
     /// A graph has nodes that cannot reach each other.
     #[error("no route from source {from} to destination {to}")]
     Unroutable {
@@ -169,10 +185,21 @@ pub enum RoutePolicy {
     BySourcePort,
     /// One route for each destination: its digits choose the way up.
     ByDestination,
-    /// One random route for each pair, drawn once.
+    /// One random route for each pair, drawn once for each seed.
     RandomPerPair,
     /// The routes in turn, packet after packet of a source.
     InTurn,
+}
+
+/// Numbers by which a route is chosen, each by another [`RoutePolicy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RouteNumbers {
+    /// Of the packet at its source.
+    pub packet: u64,
+    /// Drawn for this packet.
+    pub random: u64,
+    /// The seed of the network, by which the routes of pairs are drawn.
+    pub seed: u64,
 }
 
 /// A switching fabric.
@@ -306,19 +333,16 @@ impl Topology {
         }
     }
 
-    /// The route that `policy` chooses; `random` is a number that is drawn for this packet, and
-    /// `packet` the number of the packet at its source.
+    /// The route that `policy` chooses.
     #[inline]
     pub fn chosen_route(
         &self,
         source: u32,
         destination: u32,
         policy: RoutePolicy,
-        packet: u64,
-        random: u64,
+        numbers: RouteNumbers,
     ) -> Route {
         let mut route = Route::new();
-        let numbers = [packet, random];
         self.write_chosen_route([source, destination], policy, numbers, &mut route);
         route
     }
@@ -329,15 +353,15 @@ impl Topology {
         &self,
         [source, destination]: [u32; 2],
         policy: RoutePolicy,
-        [packet, random]: [u64; 2],
+        numbers: RouteNumbers,
         route: &mut Route,
     ) {
         let choice = match policy {
-            RoutePolicy::Random => random,
+            RoutePolicy::Random => numbers.random,
             RoutePolicy::BySourcePort => self.source_port_choice(source),
             RoutePolicy::ByDestination => self.destination_choice(destination),
-            RoutePolicy::RandomPerPair => pair_hash(source, destination),
-            RoutePolicy::InTurn => packet,
+            RoutePolicy::RandomPerPair => pair_hash([source, destination], numbers.seed),
+            RoutePolicy::InTurn => numbers.packet,
         };
         self.write_route([source, destination], choice, route);
     }
@@ -363,7 +387,7 @@ impl Topology {
         u64::from(destination)
     }
 
-    /// Longest route, links of sources and destinations not counted: crossbars crossed minus 1.
+    /// Elements that the longest route crosses.
     pub fn hops_max(&self) -> usize {
         match &self.routing {
             Routing::Crossbar => 1,
@@ -514,11 +538,7 @@ fn power(radix: u32, stages: u32) -> Result<u32, TopologyError> {
         })
 }
 
-/// A number that belongs to a pair of nodes, as if drawn once (finaliser of SplitMix64).
-fn pair_hash(source: u32, destination: u32) -> u64 {
-    let mut z =
-        (u64::from(source) << 32 | u64::from(destination)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (z ^ (z >> 31)) >> 8
+/// A number that belongs to a pair of nodes, as if drawn once for each seed.
+fn pair_hash([source, destination]: [u32; 2], seed: u64) -> u64 {
+    mixed(seed ^ mixed(u64::from(source) << 32 | u64::from(destination))) >> 8
 }

@@ -212,10 +212,11 @@ pub fn run(topology: &Topology, load: &Load) -> NetworkOutcome {
     let report = simulation.run(RunLimits::new(end, u64::MAX));
     let mut fabric = simulation.into_world();
     let (links, standstill) = (fabric.take_link_report(report.now), fabric.standstill());
-    let in_flight = fabric.sources.iter().filter(|source| source.has_packet);
-    let in_flight = in_flight.count() as u64;
+    let left = fabric.sources.iter().filter(|source| source.has_packet);
+    let arrivals = left.clone().map(|source| source.arrived);
     let mut outcome = fabric.tally.into_outcome(&report);
-    fabric.packets.settle(&mut outcome, in_flight);
+    let in_flight = left.count() as u64;
+    fabric.packets.settle(&mut outcome, in_flight, arrivals);
     (outcome.links, outcome.standstill) = (links, standstill);
     outcome
 }

@@ -4,7 +4,7 @@
 //! buffer is so many fragments for each pair of units whose packets go through it, whatever else
 //! happens in the network, as long as nothing is asked for twice. Who says it to people is `notes`.
 
-use crate::network::topology::{LinkEnd, RoutePolicy};
+use crate::network::topology::{LinkEnd, RouteNumbers, RoutePolicy};
 use crate::network::{BufferPlace, Topology};
 
 /// The most routes that are walked: with more of them all pairs are taken to meet.
@@ -19,6 +19,8 @@ pub(super) struct Pairs<'p> {
     pub(super) destinations: &'p [u16],
     /// Which routes they take.
     pub(super) policy: RoutePolicy,
+    /// The seed that routes of pairs are drawn by.
+    pub(super) seed: u64,
 }
 
 impl Pairs<'_> {
@@ -50,8 +52,12 @@ impl Pairs<'_> {
                 let choices = self.choices(topology, ends);
                 left = left.checked_sub(choices)?;
                 for choice in 0..choices {
-                    let route =
-                        topology.chosen_route(ends[0], ends[1], self.policy, choice, choice);
+                    let numbers = RouteNumbers {
+                        packet: choice,
+                        random: choice,
+                        seed: self.seed,
+                    };
+                    let route = topology.chosen_route(ends[0], ends[1], self.policy, numbers);
                     for links in route.links().windows(2) {
                         let buffer = buffer_between(topology, place, links) as usize;
                         if last_pair[buffer] != pair {
@@ -93,7 +99,9 @@ fn buffer_between(topology: &Topology, place: BufferPlace, links: &[u32]) -> u32
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::packet_source::PacketSources;
     use crate::network::topology::Wiring;
+    use crate::network::{Load, Pattern, SizeLaw, Traffic};
 
     #[test]
     fn pairs_meet_where_their_routes_do() {
@@ -103,6 +111,7 @@ mod tests {
                 sources: units,
                 destinations: units,
                 policy,
+                seed: 1,
             };
             [BufferPlace::Input, BufferPlace::Output, BufferPlace::Shared]
                 .map(|place| pairs.most_in_a_buffer(topology, place))
@@ -120,6 +129,37 @@ mod tests {
         assert_eq!(most(&clos, RoutePolicy::BySourcePort, &all), [16, 16, 64]);
     }
 
+    /// Between 4 x 4 pairs of edges 16 pairs of units each, over four crossbars in the middle: so many as the
+    /// routes of the run lead over one link.
+    #[test]
+    fn pairs_with_one_route_each_meet_as_the_seed_has_it() {
+        let all: Vec<u16> = (0..16).collect();
+        let clos = Topology::clos(4, 4, 4).unwrap();
+        let policy = RoutePolicy::RandomPerPair;
+        for seed in [1, 2, 7] {
+            let mut pairs_of = vec![0; clos.links().len()];
+            let load = Load {
+                seed,
+                ..Load::saturated(Traffic::new(Pattern::Uniform), SizeLaw::Fixed(1), 1)
+            };
+            let mut sources = PacketSources::new(&clos, &load);
+            for pair in (0..256).map(|pair| [pair / 16, pair % 16]) {
+                let route = sources.route(&clos, policy, pair, 0);
+                // No buffer is behind the last one.
+                let (_, links) = route.links().split_last().unwrap();
+                links.iter().for_each(|link| pairs_of[*link as usize] += 1);
+            }
+            let pairs = Pairs {
+                sources: &all,
+                destinations: &all,
+                policy,
+                seed,
+            };
+            let most = pairs.most_in_a_buffer(&clos, BufferPlace::Input);
+            assert_eq!(Some(most), pairs_of.into_iter().max(), "seed {seed}");
+        }
+    }
+
     #[test]
     fn of_too_many_routes_all_pairs_are_taken_to_meet() {
         let six = Topology::six_layer(6).unwrap();
@@ -128,6 +168,7 @@ mod tests {
             sources: &all,
             destinations: &all,
             policy: RoutePolicy::Random,
+            seed: 1,
         };
         let most = pairs.most_in_a_buffer(&six, BufferPlace::Input);
         assert_eq!(most, 216 * 216);

@@ -19,7 +19,7 @@ use crate::network::{
 use crate::problem_code::{BUFFERS, BUILDER_NETWORK, LEVEL, TIMES};
 use crate::time::DurationPs;
 
-use super::{Level, Scenario, Switching, TopologyChoice};
+use super::{DURATION_MAX, Level, Scenario, Switching, TopologyChoice};
 
 /// A link of a graph with something of its own.
 struct OwnLink {
@@ -53,7 +53,9 @@ impl Scenario {
     /// Adds links on which flits would be under way for longer than is simulated, and too large buffers.
     pub(super) fn check_under_way(&self, topology: &Topology, problems: &mut Vec<Problem>) {
         let has_flits = self.flits.problem().is_none() && self.load.sizes.problem().is_none();
-        if !has_flits || !RATES.contains(&self.load.link_bits_per_s) {
+        let has_times =
+            RATES.contains(&self.load.link_bits_per_s) && self.load.hop_delay <= DURATION_MAX;
+        if !has_flits || !has_times {
             return;
         }
         let own = |link| match &self.topology {

@@ -11,6 +11,8 @@
 //! - uniform traffic on a crossbar with input FIFOs: [`crate::analytic::crossbar`], and up to there
 //!   what is offered.
 
+use core::ops::RangeInclusive;
+
 use crate::analytic::crossbar::{fifo_inputs, fifo_inputs_exponential, fifo_inputs_limit};
 use crate::network::{
     Arbiter, Arrival, BufferPlace, Buffering, FlowControl, Forwarding, Load, Pattern, Queueing,
@@ -23,12 +25,15 @@ use super::{Level, Scenario, ShiftOrder, Switching, TopologyChoice, in_turn};
 /// What there are closed forms for.
 pub(super) const CLOSED_FORMS: &str = "links alike, no delays, gaps, windows or losses, buffers with room for the packet behind the one \
      that leaves, and one of these: a crossbar of up to 32 ports (or from 256) without buffers or with \
-     input FIFOs, uniform traffic, fixed sizes, or exponential ones without `overhead`, saturated or \
-     with arrivals that are no bursts; a permutation of a crossbar, saturated; incast, saturated; a barrel shifter in its \
+     input FIFOs, uniform traffic, fixed sizes, or exponential ones without `overhead` and with a mean of 32 B to 2 MiB, \
+     saturated or with arrivals that are no bursts; a permutation of a crossbar, saturated; incast, saturated; a barrel shifter in its \
      conflict-free order, fixed sizes, saturated";
 
 /// Ports from which the limit for many is as good.
 const MANY_PORTS: u32 = 256;
+/// Means of exponential sizes that are drawn as such: the rounding to whole bytes, and the cut of the
+/// largest, change them by less than a part in a thousand.
+const EXPONENTIAL_MEANS: RangeInclusive<f64> = 32.0..=2_097_152.0;
 
 impl Scenario {
     /// Efficiency from theory, where there is one for this scenario.
@@ -120,7 +125,9 @@ impl Scenario {
         let takes_time = match &self.switching {
             _ if self.level == Level::Flit => true,
             Switching::Wormhole => false,
-            Switching::Buffered(buffering) => buffering.forwarding == Forwarding::StoreAndForward,
+            Switching::Buffered(buffering) => {
+                buffering.forwarding == Forwarding::StoreAndForward || goes_faster_inside(buffering)
+            }
         };
         let has_short_routes = matches!(
             self.topology,
@@ -152,12 +159,20 @@ impl Scenario {
     }
 }
 
+/// Whether packets wait at each input until they are whole, since inside they go faster than they come.
+const fn goes_faster_inside(buffering: &Buffering) -> bool {
+    matches!(buffering.queueing, Queueing::Combined { speedup_thousandths, .. }
+        if speedup_thousandths > 1_000)
+}
+
 /// Share of its links that a crossbar with input FIFOs carries at most.
 fn carried(load: &Load, ports: u32) -> Option<f64> {
     match load.sizes {
         SizeLaw::Fixed(_) if ports >= MANY_PORTS => Some(fifo_inputs_limit()),
         SizeLaw::Fixed(_) => fifo_inputs(ports),
-        SizeLaw::Exponential { .. } if load.overhead_bytes == 0 => {
+        SizeLaw::Exponential { mean }
+            if load.overhead_bytes == 0 && EXPONENTIAL_MEANS.contains(&mean) =>
+        {
             Some(fifo_inputs_exponential(ports))
         }
         // With an overhead, times on the link are exponential no more.
@@ -299,6 +314,14 @@ mod tests {
         };
     }
 
+    fn is_combined_at_the_same_rate(buffering: &mut Buffering) {
+        buffering.queueing = Queueing::Combined {
+            speedup_thousandths: 1_000,
+            output_bytes: 2048,
+            matching: None,
+        };
+    }
+
     fn has_stop_and_go(buffering: &mut Buffering) {
         is_stored(buffering);
         let (stop, go) = (buffering.bytes - 2048, buffering.bytes - 2048);
@@ -401,7 +424,11 @@ mod tests {
         for (topology, has_short_routes) in [(tree, true), (edges, true), (delta(), false)] {
             let mut shift = scenario(topology, Pattern::Uniform);
             shift.shift = Some(ShiftOrder::ConflictFree);
-            for switching in [Switching::Wormhole, elements(8 << 10, |_| {})] {
+            for switching in [
+                Switching::Wormhole,
+                elements(8 << 10, |_| {}),
+                elements(4 << 10, is_combined_at_the_same_rate),
+            ] {
                 shift.switching = switching;
                 let (theory, found) = both(&shift);
                 assert!(theory == Some(1.0) && (found - 1.0).abs() < 0.01, "{found}");
@@ -410,7 +437,9 @@ mod tests {
             let mut flits = shift.clone();
             flits.level = Level::Flit;
             flits.flits.flit_bytes = 2048;
-            for timed in [shift, flits] {
+            let mut faster_inside = shift.clone();
+            faster_inside.switching = elements(4 << 10, is_combined);
+            for timed in [shift, faster_inside, flits] {
                 let (theory, found) = both(&timed);
                 assert_eq!(theory.is_none(), has_short_routes, "{found}");
                 assert_eq!(found < 0.95, has_short_routes, "{found}");
@@ -444,6 +473,31 @@ mod tests {
         );
         drawn.load.sizes = SizeLaw::Fixed(2048);
         assert_eq!(drawn.validate(), []);
+    }
+
+    /// Small ones are rounded to whole bytes, and of large ones many are cut.
+    #[test]
+    fn theory_is_told_of_exponential_sizes_that_are_drawn_as_such() {
+        let crossbar = TopologyChoice::Crossbar { ports: 4 };
+        let mut offered = scenario(crossbar, Pattern::Uniform);
+        for (mean, is_told) in [
+            (2, false),
+            (2 << 10, true),
+            (2 << 20, true),
+            (16 << 20, false),
+        ] {
+            let mean = f64::from(mean);
+            let sizes = SizeLaw::Exponential { mean };
+            offered.load = Load::saturated(Traffic::new(Pattern::Uniform), sizes, 40_000);
+            // 0.4 of the link, if sizes had this mean.
+            offered.load.arrival = Arrival::Poisson {
+                interval: DurationPs((mean * 8_000.0 / 0.4) as u64),
+            };
+            let (theory, found) = both(&offered);
+            assert_eq!(theory.is_some(), is_told, "{mean} B: {found}");
+            let agrees = (found - 0.4).abs() < 0.015;
+            assert_eq!(agrees, is_told, "{mean} B: {found}");
+        }
     }
 
     #[test]

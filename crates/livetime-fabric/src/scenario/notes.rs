@@ -6,7 +6,7 @@ use crate::analytic::building::lossless_buffer_bytes;
 use crate::builder_network::{BuilderNetwork, BuilderNetworkOutcome, Shaping};
 use crate::flit::FlitConfig;
 use crate::network::{
-    Arbiter, BufferPlace, Buffering, FlowControl, RoutePolicy, SizeLaw, Topology,
+    Arbiter, BufferPlace, Buffering, FlowControl, Queueing, RoutePolicy, SizeLaw, Topology,
 };
 use crate::time::DurationPs;
 
@@ -18,7 +18,7 @@ impl Scenario {
     pub fn notes(&self, topology: &Topology) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.deadlock_note(topology));
-        notes.extend(self.level_note());
+        notes.extend(self.level_note(topology));
         notes.extend(self.size_note());
         notes.extend(self.tail_note(topology));
         notes.extend(self.stop_note(topology));
@@ -51,9 +51,9 @@ impl Scenario {
     }
 
     /// Keys of the scenario that do nothing at its level. Routes are chosen at each.
-    fn level_note(&self) -> Option<String> {
+    fn level_note(&self, topology: &Topology) -> Option<String> {
         let level = match self.level {
-            Level::Flit => return self.flit_note(),
+            Level::Flit => return self.flit_note(topology),
             Level::Packet => "packet",
             Level::Analytic => "analytic",
         };
@@ -62,12 +62,11 @@ impl Scenario {
     }
 
     /// Keys of the scenario that do nothing at level flit.
-    fn flit_note(&self) -> Option<String> {
+    fn flit_note(&self, topology: &Topology) -> Option<String> {
         let arbiter = self.load.arbiter.name();
         let flit_bits = u64::from(self.flits.flit_bytes) * 8;
         let cycle = DurationPs::for_bits(flit_bits, self.load.link_bits_per_s);
         let hop_delay = self.load.hop_delay.0;
-        let has_cables = matches!(self.topology, TopologyChoice::Graph(_));
         let ignored = [
             (self.switching != Switching::Wormhole).then(|| {
                 "`mode` and its buffers and queues in `[switch]`: routers are those of `[flit]`"
@@ -75,7 +74,7 @@ impl Scenario {
             }),
             (self.load.arbiter != Arbiter::Random)
                 .then(|| format!("`arbiter = \"{arbiter}\"` in `[switch]`: who is first is drawn")),
-            (hop_delay > 0 && 2 * hop_delay < 3 * cycle.0 && !has_cables)
+            (hop_delay > 0 && 2 * hop_delay < 3 * cycle.0 && !topology.has_cables())
                 .then(|| "`hop_delay`, which is within the cycle that a flit takes".to_owned()),
         ];
         let ignored: Vec<String> = ignored.into_iter().flatten().collect();
@@ -116,17 +115,43 @@ impl Scenario {
             builder.mtu > 0 || matches!(builder.shaping, Shaping::BarrelShifter { .. })
         };
         let has_parts = self.builder.as_ref().is_some_and(is_in_parts);
-        if self.level != Level::Packet || buffering.flow != FlowControl::Credits || has_parts {
+        if self.level != Level::Packet || has_parts {
             return None;
         }
-        let share = self.load.sizes.share_above(buffering.bytes);
+        let overhead = u64::from(self.load.overhead_bytes);
+        let above = |bytes: u64| self.load.sizes.share_above(bytes.saturating_sub(overhead));
+        let inner = buffering.inner_bytes();
+        let is_inner_less = inner.is_some_and(|inner| inner < buffering.bytes);
+        let (bytes, key, share, what_then) = match (buffering.flow, inner) {
+            (_, Some(inner)) if is_inner_less => {
+                let key = match buffering.queueing {
+                    Queueing::Crosspoint { .. } => "crosspoint_buffer",
+                    _ => "output_buffer",
+                };
+                // Without credits those that are larger than the buffer before it are lost there.
+                let share = match buffering.flow {
+                    FlowControl::Credits => above(inner),
+                    FlowControl::None | FlowControl::StopGo { .. } => {
+                        above(inner) - above(buffering.bytes)
+                    }
+                };
+                let then = "stays in its queue at an input for ever, and so does all behind it";
+                (inner, key, share, then)
+            }
+            (FlowControl::Credits, _) => {
+                let then = "never gets through, and its source stands still from then on";
+                (buffering.bytes, "buffer", above(buffering.bytes), then)
+            }
+            (FlowControl::None | FlowControl::StopGo { .. }, _) => return None,
+        };
         self.are_expected(share, topology).then(|| {
+            let with = if overhead > 0 { "with `overhead` " } else { "" };
+            let whose = if key == "buffer" { "" } else { " inside of an element" };
             format!(
-                "of a million packets {:.2} are larger than the {} of a buffer: such a packet never \
-                 gets through, and its source stands still from then on. Raise `buffer`, or choose \
-                 `[size]` with a shorter tail",
+                "of a million packets {:.2} are {with}larger than the {} of a buffer{whose}: such a \
+                 packet {what_then}. Raise `{key}`, or choose `[size]` with a shorter tail",
                 share * 1e6,
-                ByteSize(buffering.bytes),
+                ByteSize(bytes),
             )
         })
     }
@@ -298,12 +323,21 @@ impl Scenario {
             return None;
         }
         let [sources, destinations] = builder.ports(topology, self.load.seed);
-        let pairs = Pairs {
-            sources: &sources,
-            destinations: &destinations,
-            policy: self.load.routes,
+        // Each rail has a seed of its own, which pairs with one route each draw it by.
+        let rails = match self.load.routes {
+            RoutePolicy::RandomPerPair => self.rails,
+            _ => 1,
         };
-        let pairs = pairs.most_in_a_buffer(topology, buffering.place);
+        let most = |rail: u32| {
+            let pairs = Pairs {
+                sources: &sources,
+                destinations: &destinations,
+                policy: self.load.routes,
+                seed: self.load.seed.wrapping_add(rail.into()),
+            };
+            pairs.most_in_a_buffer(topology, buffering.place)
+        };
+        let pairs = (0..rails).map(most).max()?;
         let packets = builder.packets_of(largest.into());
         let fragment = u64::from(largest) + packets * u64::from(self.load.overhead_bytes);
         let needed = lossless_buffer_bytes(pairs, builder.credits.into(), fragment);
@@ -334,7 +368,7 @@ impl Scenario {
 mod tests {
     use super::*;
     use crate::network::topology::Graph;
-    use crate::network::{Forwarding, Load, Pattern, Queueing, Traffic};
+    use crate::network::{Forwarding, Load, Pattern, Traffic};
 
     fn scenario(topology: TopologyChoice) -> Scenario {
         Scenario {
@@ -430,6 +464,62 @@ mod tests {
         wide.switching = lossless(48 << 10);
         wide.load.sizes = SizeLaw::Exponential { mean: 2048.0 };
         assert_eq!(notes(&wide), "");
+    }
+
+    #[test]
+    fn packets_that_are_larger_than_a_queue_inside_of_an_element_are_named() {
+        let mut wide = scenario(TopologyChoice::Crossbar { ports: 8 });
+        (wide.load.warm_up, wide.load.duration) = (DurationPs::ZERO, DurationPs::from_ms(2_000));
+        wide.load.sizes = SizeLaw::LogNormal {
+            mean: 2048.0,
+            rms: 2048.0,
+        };
+        let within = |queueing, bytes, flow| {
+            Switching::Buffered(Buffering {
+                queueing,
+                place: BufferPlace::Input,
+                flow,
+                ..unguarded(bytes)
+            })
+        };
+        let crosspoint = Queueing::Crosspoint { bytes: 64 << 10 };
+        let combined = Queueing::Combined {
+            speedup_thousandths: 2_000,
+            output_bytes: 64 << 10,
+            matching: None,
+        };
+        let stop_go = FlowControl::StopGo {
+            stop: 256 << 10,
+            go: 128 << 10,
+        };
+        for (queueing, key) in [
+            (crosspoint, "`crosspoint_buffer`"),
+            (combined, "`output_buffer`"),
+        ] {
+            for flow in [FlowControl::Credits, FlowControl::None, stop_go] {
+                wide.switching = within(queueing, 1 << 20, flow);
+                assert_eq!(wide.validate(), []);
+                let said = notes(&wide);
+                assert!(said.starts_with("of a million packets 2.3"), "{said}");
+                assert!(said.contains(&format!("Raise {key}")), "{said}");
+            }
+            // The least of them, and nothing where what is too large is lost before it comes there.
+            wide.switching = within(queueing, 48 << 10, FlowControl::Credits);
+            assert!(notes(&wide).contains("Raise `buffer`"), "{}", notes(&wide));
+            wide.switching = within(queueing, 64 << 10, FlowControl::None);
+            assert_eq!(notes(&wide), "");
+        }
+        let share = |scenario: &Scenario| {
+            let said = notes(scenario);
+            let number = said.strip_prefix("of a million packets ");
+            let number = number.and_then(|said| said.split(' ').next());
+            number.expect("a note").parse::<f64>().expect("a number")
+        };
+        // What a packet takes on the link counts.
+        wide.switching = within(crosspoint, 1 << 20, FlowControl::Credits);
+        let before = share(&wide);
+        wide.load.overhead_bytes = 8 << 10;
+        assert!(share(&wide) > 1.5 * before, "{}", notes(&wide));
     }
 
     #[test]
@@ -540,6 +630,22 @@ mod tests {
         plain.flits.channels = 4;
         let text = "level packet takes no notice of `[flit]`: it knows no flits";
         assert_eq!(notes(&plain), text);
+    }
+
+    #[test]
+    fn a_hop_that_takes_no_cycle_is_named_where_no_cable_adds_to_it() {
+        let graph = |cable: &str| {
+            let text = format!("switch a\nswitch b\nnode x a\nnode y b\nlink a b {cable}");
+            TopologyChoice::Graph(Graph::parse(&text).unwrap())
+        };
+        let ends = "within the cycle that a flit takes";
+        for (cable, is_named) in [("", true), ("delay=1us", false)] {
+            let mut short = scenario(graph(cable));
+            short.level = Level::Flit;
+            short.load.hop_delay = DurationPs::from_ns(20);
+            let said = notes(&short);
+            assert_eq!(said.ends_with(ends), is_named, "{cable}: {said}");
+        }
     }
 
     #[test]

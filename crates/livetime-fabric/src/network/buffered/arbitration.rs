@@ -48,10 +48,10 @@ impl Fabric<'_> {
                     Arbiter::Random if eligible == 1 || self.ties.below(eligible) == 0 => 0,
                     Arbiter::Random => u64::MAX,
                     Arbiter::Oldest => eligible,
-                    Arbiter::RoundRobin => u64::from(
-                        self.port_of(at)
-                            .wrapping_sub(self.last_port[link as usize] + 1),
-                    ),
+                    Arbiter::RoundRobin => {
+                        let next = self.last_port[link as usize].wrapping_add(1);
+                        u64::from(self.port_of(at).wrapping_sub(next))
+                    }
                     Arbiter::LeastRecent => self.served.rank(link as usize, self.port_of(at)),
                     Arbiter::Fixed => u64::from(self.port_of(at)),
                 };

@@ -210,6 +210,18 @@ impl Buffering {
         (!(1_000..=16_000).contains(&speedup_thousandths)).then(new)
     }
 
+    /// Bytes of each queue inside of elements, where there are any.
+    pub(crate) const fn inner_bytes(&self) -> Option<u64> {
+        match self.queueing {
+            Queueing::Combined { output_bytes, .. } => Some(output_bytes),
+            Queueing::Crosspoint { bytes } => Some(bytes),
+            Queueing::InputFifo
+            | Queueing::VirtualOutput
+            | Queueing::Matched(_)
+            | Queueing::Output => None,
+        }
+    }
+
     /// Of the size of queues inside of elements.
     fn inner_size_problem(&self, packet_max: u64) -> Option<BufferingProblem> {
         match self.queueing {

@@ -109,12 +109,13 @@ impl InnerLinks {
     fn make_crosspoints(&mut self, topology: &Topology, outputs: impl Iterator<Item = InnerLink>) {
         for (element, ports) in (0..).zip(topology.elements()) {
             self.first.push(self.outer + self.links.len() as u32);
-            for input in 0..ports.inputs as u16 {
+            // Numbers of ports are below `PORTS_MAX`; their count is no number of 16 bits.
+            for input in 0..ports.inputs {
                 self.links
-                    .extend((0..ports.outputs as u16).map(|output| InnerLink {
+                    .extend((0..ports.outputs).map(|output| InnerLink {
                         element,
-                        input,
-                        output,
+                        input: input as u16,
+                        output: output as u16,
                         towards: NONE,
                     }));
             }

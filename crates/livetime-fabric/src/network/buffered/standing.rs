@@ -1,11 +1,11 @@
 //! Which packets in buffers stand still for ever.
 //!
 //! A buffer has room again once one of the packets in it goes on, and a queue goes on when its head
-//! does. What is on a link always leaves the buffer before it; it goes on from the next one with the
+//! does; a packet that is larger than what it is to go into never does. What is on a link always leaves the buffer before it; it goes on from the next one with the
 //! queue that it comes to.
 
 use super::super::standstill::{Standstill, Waits};
-use super::{Admission, Fabric, NONE};
+use super::{Admission, Fabric, FlowControl, NONE};
 
 impl Fabric<'_> {
     /// What stands still for ever as things are.
@@ -25,6 +25,7 @@ impl Fabric<'_> {
             }
             for head in self.heads(queue) {
                 match self.full_buffer(head) {
+                    Some(account) if self.is_too_large(head, account) => {}
                     Some(account) => waits.wait(number, account),
                     None => waits.free(number),
                 }
@@ -45,7 +46,8 @@ impl Fabric<'_> {
             } else {
                 self.full_buffer(head)
             };
-            if full.is_some_and(|account| !can_go[account]) {
+            let is_still = |account: usize| !can_go[account] || self.is_too_large(head, account);
+            if full.is_some_and(is_still) {
                 still.push(head);
                 links.push(link);
             }
@@ -86,6 +88,16 @@ impl Fabric<'_> {
         let account = self.account(packet, hop)?;
         let (link, bytes) = (self.next_link(packet), self.wire_bytes(packet));
         (self.admission(link, account, bytes) == Admission::Wait).then_some(account)
+    }
+
+    /// Whether a packet that waits for room in a buffer finds none when this is empty.
+    fn is_too_large(&self, packet: u32, account: usize) -> bool {
+        let bytes = self.wire_bytes(packet);
+        match self.is_inner(account) {
+            true => bytes > self.inner.bytes,
+            // Without credits it is sent, and lost.
+            false => self.buffering.flow == FlowControl::Credits && bytes > self.buffering.bytes,
+        }
     }
 
     /// Buffers that packets are leaving, or of which news are on the way.

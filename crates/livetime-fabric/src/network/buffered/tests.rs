@@ -7,7 +7,7 @@ use super::*;
 use crate::analytic::crossbar::fifo_inputs_exponential;
 use crate::cell::{MatchedSwitch, Offered};
 use crate::matcher::Matching;
-use crate::network::topology::Wiring;
+use crate::network::topology::{Graph, Wiring};
 use crate::network::{Arrival, LinkUse, Pattern, SizeLaw, Spread, Traffic};
 
 const BASE: Buffering = Buffering {
@@ -401,6 +401,34 @@ fn small_queues_at_crosspoints_carry_nearly_all_and_lose_nothing_inside() {
         let crosspoints = Spread::of(report.buffers[8..].iter().map(|b| b.max_bytes as f64));
         assert!(crosspoints.max == 4096.0, "{crosspoints:?}");
     }
+}
+
+/// The last port of the largest element is the one with the number 65535.
+#[test]
+fn every_input_of_the_largest_element_has_its_crosspoints() {
+    let nodes = (0..65_536).map(|node| format!("source s{node} a\n"));
+    let graph: String = ["switch a\ndestination d a\n".to_owned()]
+        .into_iter()
+        .chain(nodes)
+        .collect();
+    let topology = Topology::graph(&Graph::parse(&graph).unwrap()).unwrap();
+    let switch = Buffering {
+        queueing: Queueing::Crosspoint { bytes: 2 * 2048 },
+        ..BASE
+    };
+    let load = Load {
+        traffic: Traffic::new(Pattern::Incast(0)),
+        counts_links: true,
+        ..uniform(20)
+    };
+    assert_eq!(switch.problems(2048, &topology), []);
+    let outcome = run(&topology, &load, &switch);
+    conserved(&outcome);
+    assert!(outcome.efficiency_link.mean > 0.9, "{outcome:?}");
+    let report = outcome.links.expect("asked for");
+    let crosspoints = report.buffers[65_536..].iter();
+    assert!(crosspoints.clone().all(|buffer| buffer.max_bytes > 0));
+    assert_eq!(crosspoints.count(), 65_536);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use livetime_wire::{BitRate, DurationNs};
 use crate::time::DurationPs;
 
 use super::{
-    Cable, Element, LINKS_MAX, NODES_MAX, Parts, RATES, ROUTE_LINKS_MAX, Route, Routing, Topology,
-    TopologyError,
+    Cable, Element, LINKS_MAX, NODES_MAX, PORTS_MAX, Parts, RATES, ROUTE_LINKS_MAX, Route, Routing,
+    Topology, TopologyError,
 };
 
 /// Switches that a graph may have: its distances are stored for each pair of them.
@@ -363,7 +363,7 @@ impl Topology {
     ///
     /// # Errors
     /// [`TopologyError::OutOfRange`] without sources or destinations or with too many,
-    /// [`TopologyError::Unroutable`] when a pair has no route, and [`TopologyError::TooFar`] when it
+    /// [`TopologyError::TooManyPorts`] of a switch, [`TopologyError::Unroutable`] when a pair has no route, and [`TopologyError::TooFar`] when it
     /// has none of at most [`ROUTE_LINKS_MAX`] links.
     pub fn graph(graph: &Graph) -> Result<Self, TopologyError> {
         let sources = graph.sources.len() as u32;
@@ -403,6 +403,17 @@ impl Topology {
                 outputs: *outputs,
             })
             .collect();
+        for (switch, element) in graph.switches.iter().zip(&parts.elements) {
+            for (side, found) in [("inputs", element.inputs), ("outputs", element.outputs)] {
+                if found > PORTS_MAX {
+                    return Err(TopologyError::TooManyPorts {
+                        switch: switch.clone(),
+                        side,
+                        found,
+                    });
+                }
+            }
+        }
         let routes = GraphRoutes::new(graph, leaving, first_delivery)?;
         let mut topology = parts.into_topology(Routing::Graph(routes));
         topology.cables = graph.cables();

@@ -3,7 +3,7 @@
 //! In step t source s sends to destination (index(s) + t) mod N. Whether a schedule is free of
 //! conflicts is checked link by link, never assumed.
 
-use super::{RoutePolicy, Routing, Topology};
+use super::{RouteNumbers, RoutePolicy, Routing, Topology};
 
 /// A schedule: the logical index of each source, and how routes are chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,15 +61,19 @@ impl ShiftSchedule {
     }
 
     /// The first two routes that share a link in some step of `0..steps`. Trunks that are `k`
-    /// times faster may carry `k` routes.
+    /// times faster may carry `k` routes. Of routes that are drawn it sees some that may come.
     pub fn first_conflict(&self, topology: &Topology, steps: u32) -> Option<ShiftConflict> {
         let links = topology.links();
         let mut users: Vec<(u32, u32, u32)> = vec![(u32::MAX, 0, 0); links.len()];
         for step in 0..steps {
             for source in 0..topology.sources() {
                 let to = self.destination(source, u64::from(step), topology.destinations());
-                let packet = u64::from(step);
-                let route = topology.chosen_route(source, to, self.policy, packet, packet);
+                let numbers = RouteNumbers {
+                    packet: u64::from(step),
+                    random: u64::from(step),
+                    seed: 0,
+                };
+                let route = topology.chosen_route(source, to, self.policy, numbers);
                 for link in route.links() {
                     let user = &mut users[*link as usize];
                     if user.0 != step {

@@ -88,9 +88,33 @@ fn every_route_of_small_networks_follows_its_links() {
                     .collect();
                 assert_eq!(routes.len() as u64, count, "{name} {s} to {d}");
                 let policy = RoutePolicy::BySourcePort;
-                topology.chosen_route(s, d, policy, 7, 7);
+                topology.chosen_route(s, d, policy, RouteNumbers::default());
             }
         }
+    }
+}
+
+#[test]
+fn switches_of_graphs_have_no_more_ports_than_have_numbers() {
+    let text = |kind: &str, nodes: u32| {
+        let mut text = "switch hub\nswitch rim\nlink hub rim\n".to_owned();
+        text += "node at_rim rim\n";
+        for node in 0..nodes {
+            text += &format!("{kind} n{node} hub\n");
+        }
+        text
+    };
+    for (kind, side) in [("source", "inputs"), ("destination", "outputs")] {
+        let graph = |nodes| Topology::graph(&Graph::parse(&text(kind, nodes)).unwrap());
+        let found = graph(65_535).unwrap().elements()[0];
+        assert_eq!(found.inputs.max(found.outputs), 65_536);
+        // The link from the rim is one more port.
+        let mut more = Graph::parse(&text(kind, 65_535)).unwrap();
+        let another = more.links.clone();
+        more.links.extend(another);
+        let refused = Topology::graph(&more).err().map(|error| error.to_string());
+        let expected = format!("switch `hub` has 65537 {side}, allowed are up to 65536");
+        assert_eq!(refused, Some(expected));
     }
 }
 
