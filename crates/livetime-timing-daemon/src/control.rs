@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use livetime_shm::{OverflowRule, RingMonitor, WakeGroup};
 use livetime_timing::{
-    AccessError, ActionUnitConfig, Applied, Caller, Change, ClientId, ClockFault, ClockModel,
-    Condition, ConditionId, HardwareFit, InputConfig, Operation, Ownership, Registry,
-    RegistryConfig, Role, SinkError, SinkId, SinkKind, SinkSpec, TableLimits, TransactionError,
-    authorise, registry::Sink,
+    AccessError, ActionUnitConfig, Caller, ClientId, ClockFault, ClockModel, Condition,
+    ConditionId, HardwareFit, InputConfig, Operation, Ownership, Registry, RegistryConfig, Role,
+    SinkError, SinkId, SinkKind, SinkSpec, TableLimits, TransactionError, authorise,
+    registry::Sink,
 };
 use livetime_wire::{PriorityClass, Problem, TaiNs, TimingMessage, TimingRecord};
 
@@ -26,6 +26,7 @@ use crate::subscription::{
     Subscription, SubscriptionConfig, SubscriptionCounters, SubscriptionEnds, SubscriptionError,
 };
 
+mod conditions;
 mod leases;
 mod schedules;
 mod shares;
@@ -423,6 +424,8 @@ impl Control {
         shares::check_sinks_of_user(&state.registry, caller, &state.of_same_user(caller))?;
         let sink = state.registry.create_sink(caller, spec)?;
         state.revision += 1;
+        // Its place may have been another's, whose figures these are.
+        state.snapshot = None;
         state.core.send(CoreCommand::ClearSink(sink, kind))?;
         Ok(sink)
     }
@@ -454,6 +457,7 @@ impl Control {
             .collect();
         let table = state.registry.destroy_sink(caller, id)?;
         state.revision += 1;
+        state.snapshot = None;
         state.core.send(CoreCommand::Install(table))?;
         state.end_subscriptions(|entry| entry.sink == id)?;
         if let Some(kind) = kind {
@@ -500,30 +504,6 @@ impl Control {
         let mut state = self.lock();
         state.revision += 1;
         Ok(state.registry.set_offsets(caller, id, min_ns, max_ns)?)
-    }
-
-    /// Makes all changes of conditions or none. Where a condition is removed that another client
-    /// owns, that one's subscriptions to its sink end. The table is on its way to the core when this
-    /// returns, and holds for every message that is injected from then on. (The table in the
-    /// answer is an empty one.)
-    ///
-    /// # Errors
-    /// [`ControlError::Gone`], [`ControlError::Transaction`] or [`ControlError::Core`].
-    pub fn apply(&self, caller: &Caller, changes: &[Change]) -> Result<Applied, ControlError> {
-        let mut state = self.lock();
-        state.check_here(caller.client)?;
-        shares::check_conditions(&state.registry, caller, changes)?;
-        let of_user = state.of_same_user(caller);
-        shares::check_conditions_of_user(&state.registry, caller, changes, &of_user)?;
-        let deaf = shares::made_deaf(&state.registry, caller, changes);
-        let mut applied = state.registry.apply(caller, changes)?;
-        state.revision += 1;
-        let empty = Box::new(livetime_timing::MatchTable::empty(TableLimits::HARDWARE));
-        let table = std::mem::replace(&mut applied.table, empty);
-        state.core.send(CoreCommand::Install(table))?;
-        // Who listens there is told: it would wait for records that do not come any more.
-        state.end_subscriptions(|entry| deaf.contains(&(entry.client, entry.sink)))?;
-        Ok(applied)
     }
 
     /// Which active conditions a hardware receiver could hold.
@@ -775,7 +755,9 @@ impl Control {
     pub fn clear_most_full(&self, caller: &Caller, id: SinkId) -> Result<(), ControlError> {
         let sink = self.authorise_sink(caller, Operation::ClearCounters, id)?;
         let command = CoreCommand::ClearMostFull(sink.spec.kind);
-        Ok(self.lock().core.send(command)?)
+        let mut state = self.lock();
+        state.snapshot = None;
+        Ok(state.core.send(command)?)
     }
 
     /// Whether the policy lets the caller do something to a sink; the sink.
@@ -903,6 +885,7 @@ impl State {
     fn clear_away(&mut self, id: ClientId) -> Result<Departed, ControlError> {
         let gone = self.registry.handle_client_gone(id);
         self.revision += 1;
+        self.snapshot = None;
         self.core.send(CoreCommand::Install(gone.table))?;
         let sinks: Vec<SinkId> = gone.sinks.iter().map(|(sink, _)| *sink).collect();
         self.end_subscriptions(|entry| entry.client == id || sinks.contains(&entry.sink))?;

@@ -457,11 +457,7 @@ impl CoreWorker {
         let mut budget = MESSAGES_PER_TURN;
         let count = self.collect(until, &mut budget);
         self.delivery.prepare(&self.actions);
-        // No longer than `AHEAD_NS`.
-        let mut now = now;
-        while now < until {
-            now = self.clock.now_from(reading);
-        }
+        let now = wait_out(now, until, || self.clock.now_from(reading));
         self.delivery.publish_prepared(self.receiver.time(now));
         self.deliver(count, now, reading);
     }
@@ -624,8 +620,10 @@ impl CoreWorker {
                     self.set_output(action.sink, action.tag == livetime_timing::TAG_ON)
                 }
                 SinkKind::BusTag => {
+                    // The generators run on the machine's time, whatever the receiver believes.
+                    let at = self.receiver.clock().true_time(action.executed);
                     let tag = StartTag {
-                        at: action.executed,
+                        at,
                         tag: action.tag,
                     };
                     if self.ends.tags.push(tag).is_err() {
@@ -746,6 +744,18 @@ impl CoreWorker {
             *to = *from;
         }
     }
+}
+
+/// Looks at a clock that shows `first` until it shows `until`, which is near; returns what it shows then.
+/// A clock that is set back meanwhile is not followed: it may take hours to come there again, and what
+/// is held back was nearly due before.
+#[inline]
+fn wait_out(first: TaiNs, until: TaiNs, mut look: impl FnMut() -> TaiNs) -> TaiNs {
+    let mut now = first;
+    while (first..until).contains(&now) {
+        now = look();
+    }
+    now
 }
 
 fn to_executed(action: &Action) -> ExecutedAction {

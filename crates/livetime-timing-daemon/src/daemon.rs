@@ -48,7 +48,7 @@ pub struct DaemonConfig {
     pub socket: Option<PathBuf>,
     /// Buses to be on; two for two priorities.
     pub buses: Vec<BusChoice>,
-    /// File in which conditions and sinks that nobody owns outlive the daemon; nothing does
+    /// File in which conditions and sinks that were given up outlive the daemon; nothing does
     /// without it.
     pub state_file: Option<PathBuf>,
 }
@@ -104,7 +104,8 @@ pub enum DaemonError {
 #[derive(Debug)]
 pub struct Daemon {
     server: Arc<Server>,
-    ticker: Option<JoinHandle<()>>,
+    /// It has the keeper of the state file, and gives it back at its end.
+    ticker: Option<JoinHandle<Option<StateKeeper>>>,
     generator_thread: Option<JoinHandle<()>>,
     _socket: Option<PeerSocket>,
 }
@@ -210,19 +211,20 @@ impl Daemon {
         self.server.take_lost_buses()
     }
 
-    /// Ends it in order: subscriptions get what was put off and their end, then the core stops.
+    /// Ends it in order: subscriptions get what was put off and their end, then the core stops. What is
+    /// answered until nobody is connected any more is in the state file.
     ///
     /// # Errors
     /// [`CoreError::Stuck`] as a [`DaemonError::Control`].
     pub fn stop(&mut self) -> Result<(), DaemonError> {
         self.server.quit();
-        for thread in [self.ticker.take(), self.generator_thread.take()] {
-            // A panic was reported by the program's hook.
-            let _ = thread.map(JoinHandle::join);
-        }
-        self.server.control.stop()?;
+        // A panic was reported by the program's hook.
+        let keeper = self.ticker.take().and_then(|thread| thread.join().ok());
+        let _ = self.generator_thread.take().map(JoinHandle::join);
+        let stopped = self.server.control.stop();
         self.server.close_links();
-        Ok(())
+        keep(keeper.flatten().as_mut(), &self.server.control);
+        Ok(stopped?)
     }
 }
 
@@ -246,29 +248,30 @@ fn add_fixed_sinks(control: &Control, config: &DaemonConfig) -> Result<(), Contr
     Ok(())
 }
 
+/// Brings the state file up to date, if there is one.
+fn keep(keeper: Option<&mut StateKeeper>, control: &Control) {
+    if let Some(keeper) = keeper {
+        let kept = keeper.look(control);
+        control.set_kept_error(kept.err().map(|error| error.to_string()));
+    }
+}
+
 /// Starts the thread that sends signals, ends leases and handshakes and keeps the state file up to date.
 fn start_ticker(
     server: &Arc<Server>,
     mut keeper: Option<StateKeeper>,
-) -> std::io::Result<JoinHandle<()>> {
+) -> std::io::Result<JoinHandle<Option<StateKeeper>>> {
     let server = Arc::clone(server);
     std::thread::Builder::new()
         .name("timing-ticker".to_owned())
         .spawn(move || {
-            let mut keep = || {
-                if let Some(keeper) = &mut keeper {
-                    let kept = keeper.look(&server.control);
-                    let error = kept.err().map(|error| error.to_string());
-                    server.control.set_kept_error(error);
-                }
-            };
             while !server.wait_quit(TICK) {
                 server.tick();
                 server.handshakes.expire(Instant::now());
                 zbus::block_on(server.expire_leases());
-                keep();
+                keep(keeper.as_mut(), &server.control);
             }
-            keep();
+            keeper
         })
 }
 
@@ -286,10 +289,86 @@ fn start_generators(server: &Arc<Server>) -> std::io::Result<JoinHandle<()>> {
 
 #[cfg(test)]
 mod tests {
-    use livetime_timing::{Caller, ClientId, Role};
+    use livetime_timing::{Caller, Change, ClientId, ConditionSpec, IdFilter, Role, SinkId};
+    use livetime_wire::EventId;
 
     use super::*;
     use crate::bus::server::SIGNAL_RATE_NS_USUAL;
+
+    const ADMIN: Caller = Caller {
+        client: ClientId(0),
+        role: Role::Admin,
+    };
+
+    /// A daemon on a virtual clock, with a state file in a folder.
+    fn start_in(folder: &std::path::Path) -> Daemon {
+        let mut config = DaemonConfig::for_user(0);
+        config.virtual_start = Some(TaiNs(1_000_000_000_000));
+        config.state_file = Some(folder.join("kept.json"));
+        Daemon::start(&config).unwrap()
+    }
+
+    fn first_sink(daemon: &Daemon) -> SinkId {
+        let control = daemon.control();
+        control.read(|registry| registry.sink_by_name("IO1").unwrap().id)
+    }
+
+    #[test]
+    fn what_is_answered_while_the_daemon_ends_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut daemon = start_in(folder.path());
+        daemon.server.quit();
+        while !daemon.ticker.as_ref().unwrap().is_finished() {
+            std::thread::yield_now();
+        }
+        let filter = IdFilter::leading(EventId(0x77), 64).unwrap();
+        let add = Change::Add(ConditionSpec::new(first_sink(&daemon), filter, 2));
+        let added = daemon.control().apply(&ADMIN, &[add]).unwrap().added;
+        let disown = Change::Disown(added[0]);
+        daemon.control().apply(&ADMIN, &[disown]).unwrap();
+        daemon.stop().unwrap();
+        assert_eq!(daemon.control().kept_error(), None);
+        let again = start_in(folder.path());
+        let kept = again.control().read(|registry| {
+            let filters = registry.conditions().map(|condition| condition.spec.filter);
+            filters.collect::<Vec<_>>()
+        });
+        assert_eq!(kept, [filter]);
+    }
+
+    #[test]
+    fn figures_are_not_those_of_another_sink() {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = start_in(folder.path());
+        let control = daemon.control();
+        let there = |id| {
+            let figures = control.figures().unwrap();
+            figures.sinks.iter().any(|(sink, _)| *sink == id)
+        };
+        let make = |name| {
+            let spec = SinkSpec::new(SinkKind::Software, name);
+            control.create_sink(&ADMIN, spec).unwrap()
+        };
+        let filter = IdFilter::masked(EventId(0), 0).unwrap();
+        let sink = make("first");
+        let add = Change::Add(ConditionSpec::new(sink, filter, 2));
+        control.apply(&ADMIN, &[add]).unwrap();
+        let message = livetime_wire::TimingMessage::new(EventId(1), 2, control.time());
+        control.inject(&ADMIN, &[message]).unwrap();
+        let matched = || {
+            let figures = control.figures().unwrap();
+            let of_it = figures.sinks.iter().find(|(id, _)| *id == sink);
+            of_it.map(|(_, counters)| counters.matched)
+        };
+        while control.fresh_figures().unwrap().messages == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(matched(), Some(1));
+        control.destroy_sink(&ADMIN, sink).unwrap();
+        assert!(!there(sink));
+        assert_eq!(make("second"), sink);
+        assert_eq!(matched(), Some(0));
+    }
 
     #[test]
     fn a_sink_has_nothing_of_the_one_that_had_its_place() {
@@ -297,16 +376,12 @@ mod tests {
         config.virtual_start = Some(TaiNs(1_000_000_000_000));
         let daemon = Daemon::start(&config).unwrap();
         let (server, control) = (&daemon.server, daemon.control());
-        let admin = Caller {
-            client: ClientId(0),
-            role: Role::Admin,
-        };
         let make = |name| {
             let spec = SinkSpec::new(SinkKind::Software, name);
-            control.create_sink(&admin, spec).unwrap()
+            control.create_sink(&ADMIN, spec).unwrap()
         };
         let first = make("first");
-        control.destroy_sink(&admin, first).unwrap();
+        control.destroy_sink(&ADMIN, first).unwrap();
         // Of a call that was under way when the sink went.
         server.set_signal_rate(first, 1);
         assert_eq!(make("second"), first);

@@ -2,7 +2,8 @@
 //!
 //! They live on a thread of their own behind one lock that control shares and the core never
 //! takes: start tags come from the core through a bounded ring with the time of their action, so
-//! that a waveform's times are exact however late this thread looks. What a generator does is in
+//! that a waveform's times are exact however late this thread looks. All times here are the machine's,
+//! which faults of the receiver's clock do not move. What a generator does is in
 //! `livetime_timing::function_generator`. Whoever feeds it first owns it; when the owner goes, its
 //! waveforms are aborted and its queues thrown away.
 
@@ -46,7 +47,7 @@ pub enum GeneratorsError {
 /// A start tag from the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartTag {
-    /// When its action was executed.
+    /// When its action was executed, in the machine's time.
     pub at: TaiNs,
     /// The tag.
     pub tag: u32,
@@ -246,6 +247,11 @@ impl Generators {
         };
         outputs.into_iter().for_each(handle);
         busy
+    }
+
+    /// Has [`Generators::run`] look at once whether it is to stop.
+    pub fn wake(&self) {
+        self.bell.ring();
     }
 
     /// Turns until told to stop.

@@ -1,20 +1,24 @@
-//! What outlives the daemon: conditions and sinks that nobody owns, in a small file.
+//! What outlives the daemon: conditions and sinks that somebody gave up, in a small file.
 //!
 //! Who disowns a condition says that it is to stay. With a state file it also stays across starts
 //! of the daemon: the file is written anew, whole, soon after each such change and at the end, and
-//! read before the first client comes. What clients own is not kept; they make it again, as the
-//! client libraries do by themselves. Nothing here is on the data path.
+//! read before the first client comes. It stays where somebody has taken it since, and is nobody's
+//! again after the start, as after the end of that one's connection. What clients made and own is not
+//! kept; they make it again, as the client libraries do by themselves. Nothing here is on the data
+//! path.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use livetime_shm::plain_file;
 use livetime_timing::registry::Sink;
 use livetime_timing::sink::OFFSET_NS_USUAL;
 use livetime_timing::{
-    ActionFlag, Caller, Change, ClientId, Condition, ConditionSpec, FlagSet, IdFilter, Ownership,
-    Registry, Role, SinkId, SinkKind, SinkSpec,
+    ActionFlag, Caller, Change, ClientId, Condition, ConditionSpec, FlagSet, IdFilter, Lifetime,
+    Ownership, Registry, Role, SinkId, SinkKind, SinkSpec,
 };
 use livetime_wire::EventId;
 use serde_json::{Value, json};
@@ -27,6 +31,10 @@ pub const KEPT_SCHEMA: &str = "livetime.timing_kept/1";
 const FILE_MAX: u64 = 64 << 20;
 /// Symbolic links that are followed at most, as the kernel does.
 const LINKS_MAX: usize = 40;
+/// Names of part files that are tried.
+const PARTS_MAX: usize = 1000;
+/// Part files of this process so far.
+static PARTS: AtomicU64 = AtomicU64::new(0);
 /// Who restores: gone again before the first client comes.
 const DAEMON: Caller = Caller {
     client: ClientId(0),
@@ -44,7 +52,7 @@ pub enum KeptError {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Another daemon keeps it.
     #[error(
@@ -101,8 +109,8 @@ impl StateKeeper {
         // Nothing is put beside what can be no state file.
         plain_file::check_place(path).map_err(failed)?;
         let lock = lock(path)?;
-        let text = match std::fs::metadata(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        let text = match fs::metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
             Ok(data) if data.len() > FILE_MAX => {
                 return Err(KeptError::Content {
@@ -147,11 +155,16 @@ impl StateKeeper {
             path: self.path.clone(),
             source,
         };
-        let beside = beside(&self.path, ".new");
-        let mut file = create(&beside).map_err(failed)?;
-        file.write_all(text.as_bytes()).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
-        std::fs::rename(&beside, &self.path).map_err(failed)
+        let (mut file, part) = create_part(&self.path).map_err(failed)?;
+        let written = file.write_all(text.as_bytes());
+        let placed = written
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&part, &self.path));
+        placed.map_err(|source| {
+            // Whoever reads the error sees that it could not be written; the part says no more.
+            let _stays = fs::remove_file(&part);
+            failed(source)
+        })
     }
 }
 
@@ -192,7 +205,7 @@ fn lock(path: &Path) -> Result<File, KeptError> {
         path: lock.clone(),
         source,
     };
-    let file = create(&lock).map_err(failed)?;
+    let file = open_lock(&lock).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(KeptError::InUse {
@@ -203,14 +216,33 @@ fn lock(path: &Path) -> Result<File, KeptError> {
     }
 }
 
-/// An empty file, which is no pipe that somebody has put there.
-fn create(path: &Path) -> std::io::Result<File> {
+/// Only to be locked: what is there already stays as it is, and may be somebody's file.
+fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    plain_file::open(path, options.write(true).create(true).truncate(true))
+    options.write(true).create(true).truncate(false);
+    // Whoever may write in the folder shall not have us open a file elsewhere, nor others hold the lock.
+    plain_file::open_unlinked(path, options.mode(0o600))
 }
 
+/// Creates a file beside `path`, under a name that nothing has, not even a link.
+fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
+    let process = std::process::id();
+    let mut tries = 0;
+    loop {
+        let number = PARTS.fetch_add(1, Ordering::Relaxed);
+        let part = path.with_file_name(format!(".livetime-{process}-{number}.part"));
+        tries += 1;
+        match File::create_new(&part) {
+            // A process with this number was killed at it.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < PARTS_MAX => {}
+            created => return created.map(|file| (file, part)),
+        }
+    }
+}
+
+/// Whether somebody gave it up, whoever has taken it since.
 fn is_kept(ownership: &Ownership) -> bool {
-    ownership.owner.is_none()
+    ownership.lifetime != Lifetime::WithOwner
 }
 
 /// What the file says of a registry.
@@ -227,8 +259,10 @@ fn text_of(registry: &Registry) -> String {
         .filter(|sink| sink.spec.kind != SinkKind::Software && !has_usual_offsets(&sink.spec))
         .map(|sink| offsets_json("sink", sink))
         .collect();
+    // In their order, since of equal filters the older one acts first.
     let conditions: Vec<Value> = registry
-        .conditions()
+        .conditions_by_age()
+        .into_iter()
         .filter(|condition| is_kept(&condition.ownership))
         .filter_map(|condition| condition_json(registry, condition))
         .collect();

@@ -46,6 +46,7 @@ pub fn status_document(control: &Control) -> Result<Value, ControlError> {
         "slow_deliveries": figures.slow_deliveries,
         "unqueued": figures.unqueued,
         "withdrawn": figures.withdrawn,
+        "start_tags_lost": figures.tags_lost,
         "playing": figures.playing,
         "worker": {
             "turns": figures.turns,

@@ -1,8 +1,9 @@
 //! The clock of the timing daemon: International Atomic Time of this machine, or a virtual one.
 //!
 //! The kernel keeps `CLOCK_TAI` as UTC plus an offset that a time daemon must set; where nobody
-//! did, the offset is 0 and TAI would be wrong by 37 s. Then the built-in number of leap seconds
-//! is added, and [`TaiClock::source`] says so. Faults of a receiver's clock (drift, steps, loss of
+//! did when a clock is made, the offset is 0 and TAI would be wrong by 37 s. Then the time is UTC and the
+//! built-in number of leap seconds for as long as the clock lives, and [`TaiClock::source`] says so:
+//! an offset that is set later moves nothing. Faults of a receiver's clock (drift, steps, loss of
 //! lock) are modelled in `livetime-timing`, not here.
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const READING_NS_MAX: u64 = 50_000;
 pub enum ClockSource {
     /// The kernel's TAI, its offset set by a time daemon.
     Kernel,
-    /// The kernel's UTC and the built-in leap seconds, since the kernel's TAI offset is 0.
+    /// The kernel's UTC and the built-in leap seconds, since the kernel's TAI offset was 0 at the start.
     BuiltInLeapSeconds,
     /// A virtual clock that somebody advances.
     Virtual,
@@ -55,17 +56,42 @@ pub struct ClockReading {
 
 #[derive(Debug, Clone)]
 enum Kind {
-    Machine { added_ns: u64 },
+    Machine(MachineTime),
     Virtual(Arc<AtomicU64>),
+}
+
+/// Which of the kernel's clocks is read, chosen once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MachineTime {
+    KernelTai,
+    /// Not the kernel's TAI and a number: that would jump when somebody tells the kernel its offset.
+    UtcAndBuiltIn,
+}
+
+impl MachineTime {
+    /// Chosen by what the kernel adds to UTC, if somebody has told it.
+    fn of_offset(kernel_ns: Option<u64>) -> Self {
+        match kernel_ns {
+            Some(_) => Self::KernelTai,
+            None => Self::UtcAndBuiltIn,
+        }
+    }
+
+    #[inline]
+    fn now(self, utc: impl FnOnce() -> Timespec, tai: impl FnOnce() -> Timespec) -> TaiNs {
+        let ns = |time: Timespec| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        TaiNs(match self {
+            Self::KernelTai => ns(tai()),
+            Self::UtcAndBuiltIn => ns(utc()) + BUILT_IN_TAI_MINUS_UTC_NS,
+        })
+    }
 }
 
 impl TaiClock {
     /// The machine's clock.
     pub fn machine() -> Self {
-        let of_kernel = kernel_tai_minus_utc_ns().map(|_| 0);
-        let added_ns = of_kernel.unwrap_or(BUILT_IN_TAI_MINUS_UTC_NS);
         Self {
-            kind: Kind::Machine { added_ns },
+            kind: Kind::Machine(MachineTime::of_offset(kernel_tai_minus_utc_ns())),
             ticks: TscClock::of_process(),
         }
     }
@@ -82,10 +108,7 @@ impl TaiClock {
     #[inline]
     pub fn now(&self) -> TaiNs {
         match &self.kind {
-            Kind::Machine { added_ns } => {
-                let time = read_kernel();
-                TaiNs(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 + added_ns)
-            }
+            Kind::Machine(time) => time.now(read_utc, read_tai),
             // Acquire pairs with the Release in `advance_to`: messages injected before are seen.
             Kind::Virtual(now) => TaiNs(now.load(Ordering::Acquire)),
         }
@@ -96,7 +119,7 @@ impl TaiClock {
     pub fn read(&self) -> ClockReading {
         match &self.kind {
             // The clock first: the time from a reading is behind the clock, never ahead.
-            Kind::Machine { .. } => ClockReading {
+            Kind::Machine(_) => ClockReading {
                 at: self.now(),
                 ticks: self.ticks.ticks(),
             },
@@ -112,7 +135,7 @@ impl TaiClock {
     #[inline]
     pub fn now_from(&self, reading: &ClockReading) -> TaiNs {
         match &self.kind {
-            Kind::Machine { .. } => {
+            Kind::Machine(_) => {
                 let passed = self.ticks.ticks().saturating_sub(reading.ticks);
                 let passed_ns = self.ticks.ticks_to_ns(passed);
                 if passed_ns > READING_NS_MAX {
@@ -127,8 +150,8 @@ impl TaiClock {
     /// Where the time comes from.
     pub fn source(&self) -> ClockSource {
         match &self.kind {
-            Kind::Machine { added_ns: 0 } => ClockSource::Kernel,
-            Kind::Machine { .. } => ClockSource::BuiltInLeapSeconds,
+            Kind::Machine(MachineTime::KernelTai) => ClockSource::Kernel,
+            Kind::Machine(MachineTime::UtcAndBuiltIn) => ClockSource::BuiltInLeapSeconds,
             Kind::Virtual(_) => ClockSource::Virtual,
         }
     }
@@ -141,7 +164,7 @@ impl TaiClock {
     /// Moves a virtual clock; it never goes back. Returns the time then, `None` for a machine's.
     pub fn advance_to(&self, time: TaiNs) -> Option<TaiNs> {
         match &self.kind {
-            Kind::Machine { .. } => None,
+            Kind::Machine(_) => None,
             // AcqRel pairs with the Acquire in `now`.
             Kind::Virtual(now) => Some(TaiNs(now.fetch_max(time.0, Ordering::AcqRel).max(time.0))),
         }
@@ -150,8 +173,13 @@ impl TaiClock {
 
 /// `CLOCK_TAI`, which every Linux since 3.10 has.
 #[inline]
-fn read_kernel() -> Timespec {
-    clock_gettime_dynamic(DynamicClockId::Tai).unwrap_or_else(|_| clock_gettime(ClockId::Realtime))
+fn read_tai() -> Timespec {
+    clock_gettime_dynamic(DynamicClockId::Tai).unwrap_or_else(|_| read_utc())
+}
+
+#[inline]
+fn read_utc() -> Timespec {
+    clock_gettime(ClockId::Realtime)
 }
 
 #[cfg(test)]
@@ -165,6 +193,26 @@ mod tests {
         let ahead = clock.now().0 / 1_000_000_000 - utc;
         assert!((10..60).contains(&ahead), "{ahead} s, {:?}", clock.source());
         assert_eq!(clock.advance_to(TaiNs(5)), None);
+    }
+
+    #[test]
+    fn an_offset_that_the_kernel_is_told_later_moves_nothing() {
+        let at = |tv_sec| move || Timespec { tv_sec, tv_nsec: 5 };
+        let (utc, ahead) = (1_000_000, 37);
+        let expected = TaiNs((utc + ahead) as u64 * 1_000_000_000 + 5);
+        let untold = MachineTime::of_offset(None);
+        for tai in [utc, utc + ahead] {
+            assert_eq!(untold.now(at(utc), at(tai)), expected);
+        }
+        let told = MachineTime::of_offset(Some(BUILT_IN_TAI_MINUS_UTC_NS));
+        assert_eq!(told.now(at(utc), at(utc + ahead)), expected);
+        let sources = [told, untold].map(|time| {
+            let ticks = TscClock::monotonic();
+            let kind = Kind::Machine(time);
+            TaiClock { kind, ticks }.source()
+        });
+        let expected = [ClockSource::Kernel, ClockSource::BuiltInLeapSeconds];
+        assert_eq!(sources, expected);
     }
 
     #[test]

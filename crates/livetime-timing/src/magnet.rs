@@ -20,7 +20,8 @@ pub struct Magnet {
 }
 
 impl Magnet {
-    /// A magnet at rest. A time constant of 0 follows at once, once per microsecond.
+    /// A magnet at rest. It is stepped once per microsecond at most, so that a time constant below 32 us,
+    /// also one of 0, is taken as 32 us.
     pub fn new(time_constant: DurationNs, start: TaiNs) -> Self {
         let step_ns = (time_constant.0 / STEPS).max(1000);
         Self {

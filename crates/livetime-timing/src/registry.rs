@@ -220,6 +220,14 @@ impl Registry {
         self.slots.iter().filter_map(|slot| slot.condition.as_ref())
     }
 
+    /// All conditions in the order of their making, in which those of equal filters act: made anew in
+    /// this order elsewhere they act alike.
+    pub fn conditions_by_age(&self) -> Vec<&Condition> {
+        let mut conditions: Vec<&Condition> = self.conditions().collect();
+        conditions.sort_by_key(|condition| condition.order);
+        conditions
+    }
+
     /// A condition.
     pub fn condition(&self, id: ConditionId) -> Option<&Condition> {
         let condition = self.slots.get(id.slot())?.condition.as_ref()?;

@@ -72,6 +72,15 @@ pub enum RepetitionError {
         /// From the first message to the last, ns.
         length: u64,
     },
+    /// Nothing lies between one turn and the next.
+    #[error(
+        "{times} turns without a period: all messages are of the same time, and those of each turn \
+         would be of it again; give a period of 1 ns or more"
+    )]
+    NoPeriod {
+        /// How often.
+        times: u64,
+    },
     /// The last turn would end after the last time there is.
     #[error(
         "{times} turns with a period of {period} ns end after the last time there is, {} ns TAI; \
@@ -248,7 +257,8 @@ impl SchedulePlayer {
     }
 
     /// Whether messages with times of their own can be played so often, so far apart; a period shorter
-    /// than the schedule is refused, but for a single turn, where it says nothing; 0 stands for its length.
+    /// than the schedule is refused, but for a single turn, where it says nothing; 0 stands for its length,
+    /// and is refused where that is 0 as well.
     ///
     /// # Errors
     /// [`RepetitionError`].
@@ -269,6 +279,9 @@ impl SchedulePlayer {
             0 => length,
             period => period,
         };
+        if period == 0 {
+            return Err(RepetitionError::NoPeriod { times });
+        }
         if period < length {
             return Err(RepetitionError::Overlap { period, length });
         }
@@ -407,6 +420,15 @@ mod tests {
         assert_eq!(
             SchedulePlayer::check_repetition(&[], 9, DurationNs(0)),
             Ok(())
+        );
+        let check_one = |times, period| {
+            SchedulePlayer::check_repetition(&[at(5); 2], times, DurationNs(period))
+        };
+        assert_eq!((check_one(1, 0), check_one(2, 1)), (Ok(()), Ok(())));
+        let times = 2;
+        assert_eq!(
+            check_one(times, 0),
+            Err(RepetitionError::NoPeriod { times })
         );
     }
 

@@ -249,3 +249,41 @@ fn a_block_that_cannot_be_armed_is_not_taken() {
         .append_block_and_arm(TaiNs(1000 * MS), &both)
         .unwrap();
 }
+
+#[test]
+fn what_is_appended_during_an_abort_is_refused_and_not_thrown_away() {
+    let mut master = master(2);
+    let one = [flat(0)];
+    let channels: [&[CoefficientSet]; 2] = [&one, &one];
+    let bytes = emit_block(&channels).unwrap();
+    let block = CoefficientBlockView::new_checked(&bytes).unwrap();
+    let aborting = MasterError::Generator {
+        channel: 0,
+        error: GeneratorError::State {
+            found: GeneratorState::Aborting,
+            needed: GeneratorState::Disabled,
+        },
+    };
+    for individual_signals in [false, true] {
+        master.set_individual_signals(individual_signals);
+        master.append(TaiNs(0), &channels).unwrap();
+        master.arm(TaiNs(0)).unwrap();
+        drain(&mut master, TaiNs(MS));
+        master.abort(TaiNs(MS));
+        let refused = master.append(TaiNs(MS), &channels);
+        assert_eq!(refused, Err(aborting));
+        assert_eq!(master.append_block(TaiNs(MS), &block), Err(aborting));
+        // Nobody has polled since, and the hardware has answered.
+        master.append_block(TaiNs(3 * MS), &block).unwrap();
+        let outputs = drain(&mut master, TaiNs(3 * MS));
+        let stopped = |output: &&MasterOutput| matches!(output, MasterOutput::AllStopped { .. });
+        assert_eq!(outputs.iter().filter(stopped).count(), 1);
+        for member in master.members() {
+            assert_eq!(
+                (member.state(), member.queued()),
+                (GeneratorState::Disabled, 1)
+            );
+        }
+        master.flush().unwrap();
+    }
+}

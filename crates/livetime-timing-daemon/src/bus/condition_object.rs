@@ -11,7 +11,7 @@ use zbus::{Connection, fdo, interface};
 
 use super::server::Server;
 use super::{Object, invalid, to_error};
-use crate::control::owner_text;
+use crate::control::{ControlError, owner_text};
 
 /// What every condition has.
 #[derive(Debug)]
@@ -82,13 +82,25 @@ async fn replace(
         return Err(fdo::Error::AccessDenied("nobody asks".to_owned()));
     };
     let client = server.caller(connection, &header).await?;
-    let spec = server.control.condition(id).map_err(to_error)?.spec;
-    let changes = [Change::Replace(id, change(spec)?)];
-    server
-        .control
-        .apply(&client.caller(), &changes)
-        .map_err(to_error)?;
-    Ok(())
+    let replaced = server.control.replace(&client.caller(), id, |spec| {
+        change(spec).map_err(Refused::Value)
+    });
+    replaced.map_err(|refused| match refused {
+        Refused::Value(error) => error,
+        Refused::Control(error) => to_error(error),
+    })
+}
+
+/// Why a condition is not changed: by what it would become, or by control.
+enum Refused {
+    Value(fdo::Error),
+    Control(ControlError),
+}
+
+impl From<ControlError> for Refused {
+    fn from(error: ControlError) -> Self {
+        Self::Control(error)
+    }
 }
 
 #[interface(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use livetime_timing::function_generator::{FunctionGenerator, GeneratorSignal, MasterOutput};
+use livetime_wire::TaiNs;
 use zbus::message::Header;
 use zbus::{Connection, OwnedFd, fdo, interface};
 
@@ -54,8 +55,8 @@ impl GeneratorObject {
     }
 }
 
-/// A signal of one member for people.
-fn signal_text(signal: &GeneratorSignal) -> String {
+/// A signal of one member for people, its times as `time` turns them.
+fn signal_text(signal: &GeneratorSignal, time: impl Fn(TaiNs) -> TaiNs) -> String {
     let state = |is: bool, word: &str| match is {
         true => word.to_owned(),
         false => format!("not {word}"),
@@ -64,15 +65,17 @@ fn signal_text(signal: &GeneratorSignal) -> String {
         GeneratorSignal::Enabled(is) => state(*is, "enabled"),
         GeneratorSignal::Armed(is) => state(*is, "armed"),
         GeneratorSignal::Running(is) => state(*is, "running"),
-        GeneratorSignal::Started { time } => format!("started at {} ns", time.0),
-        GeneratorSignal::Refill { dry_at } => format!("ends at {} ns without more", dry_at.0),
+        GeneratorSignal::Started { time: at } => format!("started at {} ns", time(*at).0),
+        GeneratorSignal::Refill { dry_at } => {
+            format!("ends at {} ns without more", time(*dry_at).0)
+        }
         GeneratorSignal::Stopped {
-            time,
+            time: at,
             abort,
             hardware_underflow,
             controller_underflow,
         } => {
-            let mut text = format!("stopped at {} ns", time.0);
+            let mut text = format!("stopped at {} ns", time(*at).0);
             for (is, why) in [
                 (*abort, ", aborted"),
                 (*hardware_underflow, ", hardware underflow"),
@@ -85,25 +88,28 @@ fn signal_text(signal: &GeneratorSignal) -> String {
     }
 }
 
-/// Sends a signal for an output of the master.
+/// Sends a signal for an output of the master, with the receiver's times, as all that clients see.
 pub(crate) fn send_output(server: &Server, output: MasterOutput) {
     let send = |member: &str, body: &(u64, u64, u64)| {
         server.broadcast(GENERATOR_PATH, "MasterFunctionGenerator", member, body);
     };
+    let clock = server.control.clock_model();
     match output {
         MasterOutput::Member { member, signal } => {
-            let body = (member as u32, signal_text(&signal));
+            let body = (member as u32, signal_text(&signal, |at| clock.time(at)));
             let interface = "MasterFunctionGenerator";
             server.broadcast(GENERATOR_PATH, interface, "MemberSignal", &body);
         }
-        MasterOutput::Refill { member, dry_at } => send("Refill", &(member as u64, dry_at.0, 0)),
+        MasterOutput::Refill { member, dry_at } => {
+            send("Refill", &(member as u64, clock.time(dry_at).0, 0));
+        }
         MasterOutput::AllArmed => send("AllArmed", &(0, 0, 0)),
         MasterOutput::ArmTimeout { missing } => send("ArmTimeout", &(missing, 0, 0)),
         MasterOutput::AllStopped {
             time,
             aborted,
             underflow,
-        } => send("AllStopped", &(time.0, aborted, underflow)),
+        } => send("AllStopped", &(clock.time(time).0, aborted, underflow)),
     }
 }
 
@@ -264,8 +270,6 @@ impl GeneratorObject {
 
 #[cfg(test)]
 mod tests {
-    use livetime_wire::TaiNs;
-
     use super::*;
 
     #[test]
@@ -285,7 +289,9 @@ mod tests {
             ),
             (stopped, "stopped at 7 ns, aborted, controller underflow"),
         ] {
-            assert_eq!(signal_text(&signal), text);
+            assert_eq!(signal_text(&signal, |at| at), text);
         }
+        let ahead = |at: TaiNs| TaiNs(at.0 + 10);
+        assert!(signal_text(&stopped, ahead).starts_with("stopped at 17 ns, "));
     }
 }

@@ -132,6 +132,7 @@ impl Server {
     pub fn quit(&self) {
         self.quitting.store(true, Ordering::SeqCst);
         self.quit_bell.ring();
+        self.generators.wake();
     }
 
     /// Waits until somebody wants the daemon to end, at most so long; returns whether.

@@ -404,8 +404,13 @@ impl SoftwareActionSinkObject {
             .subscribe(&client.caller(), self.sink, &config, DeliveryMode::Ring)
             .map_err(to_error)?;
         let destination = header.sender().map(ToString::to_string);
-        signal_forwarder::start(&self.server, connection.clone(), destination, ends)
-            .map_err(|error| fdo::Error::Failed(error.to_string()))?;
+        let started = signal_forwarder::start(&self.server, connection.clone(), destination, ends);
+        if let Err(error) = started {
+            // Nobody reads it, and the caller is told of no place at which to end it. Where the core
+            // does not answer the daemon is ending, and it goes with it.
+            let _is_left = control.unsubscribe(&client.caller(), place).is_err();
+            return Err(fdo::Error::Failed(error.to_string()));
+        }
         Ok(place.into())
     }
 

@@ -1,14 +1,17 @@
 //! The worker against its core: what is executed, told and counted.
 
 use livetime_shm::{Found, RecordReader};
+use livetime_timing::function_generator::{GeneratorConfig, MasterOutput};
 use livetime_timing::{
     Caller, Change, ClientId, ConditionSpec, FlagSet, IdFilter, Registry, RegistryConfig, Role,
     SinkSpec,
 };
-use livetime_wire::{DurationNs, EventId, RecordKind, TimingRecord};
+use livetime_wire::timing_coefficient::emit_block;
+use livetime_wire::{CoefficientSet, DurationNs, EventId, RecordKind, TimingRecord};
 
 use super::*;
 use crate::core_handle::{Core, CoreConfig};
+use crate::generators::Generators;
 use crate::subscription::SubscriptionConfig;
 
 const ADMIN: Caller = Caller {
@@ -135,6 +138,84 @@ fn what_finds_no_place_in_the_queue_is_a_gap_of_those_who_wait_for_it() {
         (figures.sinks[0].1.overflow, figures.unqueued),
         (0, SENT - 8)
     );
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_not_waited_for() {
+    let (first, until) = (TaiNs(3_600_000_000_000), TaiNs(3_600_000_001_500));
+    for back_ns in [u64::MAX, 2_000, 200] {
+        let mut looks = 0;
+        let shown = wait_out(first, until, || {
+            looks += 1;
+            let ns = until.0 - 1_500 + looks * 100;
+            match looks {
+                1..10 => TaiNs(ns),
+                10 => TaiNs(ns.saturating_sub(back_ns)),
+                // A step that is shorter than the rest of the wait is nothing to see.
+                _ => {
+                    assert_eq!(back_ns, 200, "it is looked at again");
+                    TaiNs(ns - back_ns)
+                }
+            }
+        });
+        match back_ns {
+            200 => assert!(shown >= until),
+            _ => assert!(shown < first && looks == 10),
+        }
+    }
+    let no_look = || -> TaiNs { panic!("it is time already") };
+    assert_eq!(wait_out(until, until, no_look), until);
+}
+
+/// Faults of the receiver's clock move the times of messages and actions, and not those of a waveform.
+#[test]
+fn a_start_tag_has_the_machines_time_whatever_the_receiver_believes() {
+    const SET_NS: u64 = 125_000;
+    let set = CoefficientSet {
+        frequency: 7,
+        ..CoefficientSet::default()
+    };
+    let block = emit_block(&[&[set; 3]]).unwrap();
+    for step_ns in [0, 3_600_000_000_000, -1_000_000_000] {
+        let start = TaiNs(10_000_000_000_000);
+        let clock = TaiClock::standing_at(start);
+        let core = Core::new(&CoreConfig::default(), clock.clone()).unwrap();
+        let (mut worker, mut handle) = (core.worker, core.handle);
+        let config = GeneratorConfig::default();
+        let generators = Generators::new(1, config, core.tags, core.tag_bell, clock);
+        let mut registry = Registry::new(RegistryConfig::default()).unwrap();
+        let spec = SinkSpec::new(SinkKind::BusTag, "bus1");
+        let sink = registry.add_fixed_sink(spec).unwrap();
+        let filter = IdFilter::masked(EventId(0), 0).unwrap();
+        let add = Change::Add(ConditionSpec::new(sink, filter, 7));
+        let table = registry.apply(&ADMIN, &[add]).unwrap().table;
+        handle.send(CoreCommand::Install(table)).unwrap();
+        let fault = ClockFault::Step { ns: step_ns };
+        handle.send(CoreCommand::Fault(start, fault)).unwrap();
+        while worker.turn() > 0 {}
+        generators.set_start_tag(&ADMIN, 7).unwrap();
+        generators.append_and_arm(&ADMIN, &block).unwrap();
+        let mut outputs = Vec::new();
+        core.injector.advance_to(TaiNs(start.0 + 1_000_000));
+        generators.turn(&mut |output| outputs.push(output));
+        let due = TaiNs(start.0 + 2_000_000);
+        let believed = TaiNs(due.0.strict_add_signed(step_ns));
+        let message = TimingMessage::new(EventId(1), 0, believed);
+        assert_eq!(core.injector.inject(&[message]), 1);
+        while worker.turn() > 0 {}
+        core.injector.advance_to(due);
+        while worker.turn() > 0 {}
+        core.injector.advance_to(TaiNs(start.0 + 1_000_000_000));
+        generators.turn(&mut |output| outputs.push(output));
+        outputs.retain(|output| !matches!(output, MasterOutput::Refill { .. }));
+        let stopped = MasterOutput::AllStopped {
+            time: TaiNs(due.0 + 3 * SET_NS),
+            aborted: 0,
+            underflow: 0,
+        };
+        assert_eq!(outputs, [MasterOutput::AllArmed, stopped], "{step_ns}");
+        assert_eq!(generators.read(|members| members[0].executed()), 3);
+    }
 }
 
 /// A core on a virtual clock, with a sink to which one client listens.

@@ -277,8 +277,12 @@ impl FunctionGenerator {
     /// Checks sets as [`FunctionGenerator::append`] would, and changes nothing.
     ///
     /// # Errors
-    /// [`GeneratorError::Full`] or [`GeneratorError::Set`].
+    /// [`GeneratorError::State`], [`GeneratorError::Full`] or [`GeneratorError::Set`].
     pub fn check(&self, now: TaiNs, sets: &[CoefficientSet]) -> Result<Appended, GeneratorError> {
+        if self.state == GeneratorState::Aborting {
+            // They would be thrown away with the rest when it has stopped.
+            self.need(GeneratorState::Disabled)?;
+        }
         let room = self.room();
         if sets.len() > room {
             return Err(GeneratorError::Full {
@@ -317,16 +321,24 @@ impl FunctionGenerator {
     /// Appends sets to the waveform: all, or none.
     ///
     /// # Errors
-    /// [`GeneratorError::Full`] if they do not fit, [`GeneratorError::Set`] naming the first set
-    /// that breaks a rule.
+    /// [`GeneratorError::State`] while it is aborting, [`GeneratorError::Full`] if they do not fit,
+    /// [`GeneratorError::Set`] naming the first set that breaks a rule.
     pub fn append(
         &mut self,
         now: TaiNs,
         sets: &[CoefficientSet],
     ) -> Result<Appended, GeneratorError> {
+        self.end_abort(now);
         let appended = self.check(now, sets)?;
         self.append_checked(sets);
         Ok(appended)
+    }
+
+    /// Lets an abort end that is over by now, also where nobody has polled since.
+    pub(super) fn end_abort(&mut self, now: TaiNs) {
+        if self.state == GeneratorState::Aborting {
+            self.advance(now);
+        }
     }
 
     /// Appends what [`FunctionGenerator::check`] has accepted.

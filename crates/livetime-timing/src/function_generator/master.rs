@@ -223,6 +223,7 @@ impl MasterFunctionGenerator {
     ) -> Result<Appended, MasterError> {
         let channels = block.channels();
         self.need_channels(channels)?;
+        self.end_aborts(now);
         let sets: usize = (0..channels).map(|channel| block.sets_of(channel)).sum();
         if sets > self.copy_max {
             return Err(MasterError::Sets {
@@ -252,6 +253,7 @@ impl MasterFunctionGenerator {
         channels: &[&[CoefficientSet]],
     ) -> Result<Appended, MasterError> {
         self.need_channels(channels.len())?;
+        self.end_aborts(now);
         let mut all = no_findings();
         for (channel, sets) in channels.iter().enumerate() {
             let member = &self.members[self.active[channel]];
@@ -264,6 +266,12 @@ impl MasterFunctionGenerator {
             self.members[self.active[channel]].append_checked(sets);
         }
         Ok(all)
+    }
+
+    fn end_aborts(&mut self, now: TaiNs) {
+        for member in &mut self.members {
+            member.end_abort(now);
+        }
     }
 
     fn append_ranges(
@@ -369,7 +377,8 @@ impl MasterFunctionGenerator {
     }
 
     /// Aborts as [`MasterFunctionGenerator::abort`] and throws away what is queued in any member:
-    /// nothing is left of whoever fed them.
+    /// nothing is left of what whoever fed them has queued. Which members take part, their start tag
+    /// and the choice of signals stay as they are.
     pub fn clear_away(&mut self, now: TaiNs) {
         self.abort(now);
         for member in &mut self.members {

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Who may what: a file with lines like `user 1000 operate`
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Keep conditions and sinks that nobody owns in this file, across starts of the daemon
+    /// Keep conditions and sinks that were given up in this file, across starts of the daemon
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// A virtual clock that stands at this time [TAI ns] until a client advances it

@@ -158,6 +158,14 @@ pub(super) fn status_text(status: &Value) -> String {
         number(&channel["early_threshold_ns"]),
         number(&channel["latency_ns"])
     );
+    match number(&status["start_tags_lost"]) {
+        0 => {}
+        lost => {
+            text += &format!(
+                "warning: {lost} start tags did not reach the function generators, whose thread was too slow\n"
+            );
+        }
+    }
     for refusal in list(&status["worker"]["refused_by_the_machine"]) {
         text += &format!("warning: {}\n", word(refusal));
     }
@@ -364,6 +372,14 @@ mod tests {
         let error = "cannot write state file k.json: No space left on device";
         status["state_file_error"] = error.into();
         assert!(status_text(&status).contains(&format!("\nwarning: {error}\n")));
+    }
+
+    #[test]
+    fn start_tags_that_were_lost_are_in_the_text() {
+        let mut status = json!({ "receiver": "tr0", "start_tags_lost": 0 });
+        assert!(!status_text(&status).contains("warning"));
+        status["start_tags_lost"] = 3.into();
+        assert!(status_text(&status).contains("\nwarning: 3 start tags did not reach "));
     }
 
     #[test]
