@@ -1,8 +1,11 @@
 """Front-ends in Python that send into a run of the program."""
 
 import json
+import signal
 import socket
+import struct
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -110,9 +113,13 @@ def test_what_the_run_does_not_take_is_raised(run_of_front_ends):
         while True:
             front_end.send(7, 1)
     front_end.close()
-    # The run goes on, until it is ended, which front-ends hear.
-    with livetime.FrontEnd(address) as front_end:
+    # The run goes on, and has read what was sent when a stream is closed.
+    for _ in range(2):
+        front_end = livetime.FrontEnd(address)
         front_end.send(SOURCES[0], 1)
+        assert front_end.close()
+    # Until it is ended, which front-ends hear.
+    with livetime.FrontEnd(address) as front_end:
         process.terminate()
         with pytest.raises(livetime.RunEnded, match="after trigger 0") as ended:
             while True:
@@ -133,3 +140,111 @@ def test_addresses_and_runs_that_are_not_there():
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(ConnectionRefusedError):
         livetime.FrontEnd(address, timeout=0)
+
+
+def answer(kind, number=0, trigger=1):
+    """What a run of number 5 says: 1 welcome, 2 the run has ended, 3 refused."""
+    return struct.pack("<4IQ", 0x4C464101, kind, 5, number, trigger)
+
+
+@pytest.fixture
+def front_end_and_run():
+    """A front-end and the stream of what stands in for its run: little is read ahead for it."""
+    opened = []
+
+    def connect(timeout=30.0):
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        opened.append(listener)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with ThreadPoolExecutor() as threads:
+            front_end = threads.submit(livetime.FrontEnd, address, timeout=timeout)
+            run, _ = listener.accept()
+            opened.append(run)
+            run.sendall(answer(1, number=1 << 24))
+            return front_end.result(), run
+
+    yield connect
+    for each in opened:
+        each.close()
+
+
+def all_of(run):
+    """What comes on a stream, up to its end."""
+    return b"".join(iter(lambda: run.recv(1 << 20), b""))
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, TimeoutError])
+def test_after_an_interruption_within_a_frame_nothing_follows_it(front_end_and_run, raised):
+    front_end, run = front_end_and_run()
+    data = bytes(range(256)) * (1 << 18)
+    received, main = [], threading.get_ident()
+
+    def interrupt_and_read():
+        # With more than the kernel takes, the call is within its frame when something of it is here.
+        run.recv(1, socket.MSG_PEEK)
+        signal.pthread_kill(main, signal.SIGALRM)
+        received.append(all_of(run))
+
+    def handler(*_):
+        raise raised("it is enough")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    reader = threading.Thread(target=interrupt_and_read)
+    try:
+        reader.start()
+        with pytest.raises(raised, match="it is enough"):
+            front_end.send(7, 1, data)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(livetime.FrontEndError, match="trigger 1 of source 0x7 was cut off"):
+        front_end.send(7, 2, b"next")
+    assert not front_end.close()
+    reader.join()
+    whole = struct.pack("<4IQ2I", 0x4C464601, 5, 7, len(data) // 4, 1, 0, 0) + data
+    assert len(received[0]) < len(whole) and whole.startswith(received[0])
+
+
+def test_a_stream_is_closed_when_the_run_has_read_it(front_end_and_run):
+    front_end, run = front_end_and_run()
+    read = []
+
+    def read_to_the_end():
+        read.append(all_of(run))
+        run.close()
+
+    reader = threading.Thread(target=read_to_the_end)
+    reader.start()
+    front_end.send(7, 1, b"data")
+    assert front_end.close() and len(read) == 1
+    assert read[0].endswith(b"data")
+    reader.join()
+    with pytest.raises(livetime.FrontEndError, match="it was closed"):
+        front_end.send(7, 2)
+    # One that does not read is not waited for for ever, and may still read what was sent.
+    front_end, run = front_end_and_run(timeout=0.1)
+    front_end.send(7, 1, b"data")
+    assert not front_end.close()
+    assert all_of(run).endswith(b"data")
+
+
+def test_what_the_run_says_to_the_last_frame_is_heard_at_the_end(front_end_and_run):
+    refusal = answer(3, number=2, trigger=9)
+    front_end, run = front_end_and_run()
+    run.sendall(refusal)
+    with pytest.raises(livetime.FrontEndError, match="trigger 9: no link of the run has this source"):
+        front_end.close()
+    front_end, run = front_end_and_run()
+    with pytest.raises(KeyError), front_end:
+        run.sendall(refusal)
+        raise KeyError
+    front_end, run = front_end_and_run()
+    run.sendall(answer(2, trigger=9))
+    assert front_end.close()
+
+
+def test_what_takes_connections_and_says_nothing_is_no_run():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TimeoutError, match=f"{address} .* no welcome"):
+            livetime.FrontEnd(address, timeout=0.1)

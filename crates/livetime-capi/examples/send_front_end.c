@@ -36,12 +36,14 @@ int main(int argc, char **argv) {
     }
     if (outcome == LIVETIME_FRONT_END_OK)
         outcome = livetime_front_end_end(&front_end, source, triggers);
+    // The run may have something against the last frames, too.
+    if (livetime_front_end_close(&front_end) == LIVETIME_FRONT_END_ERROR && outcome == LIVETIME_FRONT_END_OK)
+        outcome = LIVETIME_FRONT_END_ERROR;
     if (outcome == LIVETIME_FRONT_END_RUN_ENDED)
         printf("run %u has ended after trigger %llu\n", front_end.run, (unsigned long long)front_end.last_trigger);
     else if (outcome == LIVETIME_FRONT_END_OK)
         printf("%llu triggers sent to run %u\n", (unsigned long long)triggers, front_end.run);
     else
         fprintf(stderr, "%s\n", front_end.error);
-    livetime_front_end_close(&front_end);
     return outcome == LIVETIME_FRONT_END_ERROR;
 }

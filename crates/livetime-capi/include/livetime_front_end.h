@@ -1,8 +1,9 @@
 // A front-end of your own in C: what it sends into a run whose source is of kind = "external".
 //
 // This header is all there is: include it, nothing is linked. C99 or C++ on a system with POSIX
-// sockets (with -std=c99 or -std=c11, define _POSIX_C_SOURCE as 200809L first). The words are those of docs/formats/front-end-frame.md, the guide is
-// docs/integrator.md, an example examples/send_front_end.c of the crate.
+// sockets (with -std=c99 or -std=c11, define _POSIX_C_SOURCE as 200809L first). The words are those of
+// docs/formats/front-end-frame.md, the guide is docs/integrator.md, an example
+// examples/send_front_end.c of the crate.
 
 #ifndef LIVETIME_FRONT_END_H
 #define LIVETIME_FRONT_END_H
@@ -11,12 +12,14 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -26,6 +29,11 @@
 #ifndef MSG_NOSIGNAL
 // Where there is none, ignore SIGPIPE yourself.
 #define MSG_NOSIGNAL 0
+#endif
+
+#ifndef LIVETIME_FRONT_END_CLOSE_SECONDS
+// How long livetime_front_end_close waits for the run; define it before, if that is not yours.
+#define LIVETIME_FRONT_END_CLOSE_SECONDS 30
 #endif
 
 // What a call came to.
@@ -39,6 +47,7 @@ enum {
 
 // A stream to a run. One thread at a time may use it; several streams share nothing.
 typedef struct {
+    // -1 once nothing can be sent or heard any more.
     int socket;
     // Number of the run.
     uint32_t run;
@@ -55,6 +64,13 @@ typedef struct {
 static inline int livetime_front_end_fail(livetime_front_end *front_end, const char *what, const char *why) {
     snprintf(front_end->error, sizeof front_end->error, "%s: %s", what, why);
     return LIVETIME_FRONT_END_ERROR;
+}
+
+// Ends a stream that cannot go on.
+static inline void livetime_front_end_drop(livetime_front_end *front_end) {
+    if (front_end->socket >= 0)
+        close(front_end->socket);
+    front_end->socket = -1;
 }
 
 // Reads an answer of the run, which is there or will be.
@@ -82,6 +98,7 @@ static inline int livetime_front_end_hear(livetime_front_end *front_end, int wai
         "more data words than a fragment of this run may have",
         "the frame is for another run",
         "trigger numbers begin with 1 in each run",
+        "the trigger number is too far ahead of the run's: numbers begin with 1 in each run",
     };
     uint32_t answer[6];
     char first;
@@ -94,7 +111,7 @@ static inline int livetime_front_end_hear(livetime_front_end *front_end, int wai
     if (answer[1] == 2)
         return LIVETIME_FRONT_END_RUN_ENDED;
     if (answer[1] == 3)
-        return livetime_front_end_fail(front_end, "the run refuses a frame", reasons[answer[3] < 6 ? answer[3] : 0]);
+        return livetime_front_end_fail(front_end, "the run refuses a frame", reasons[answer[3] < 7 ? answer[3] : 0]);
     return LIVETIME_FRONT_END_OK;
 }
 
@@ -103,7 +120,7 @@ static inline int livetime_front_end_hear(livetime_front_end *front_end, int wai
 static inline int livetime_front_end_open(livetime_front_end *front_end, const char *host, const char *port) {
     struct addrinfo wanted, *found = NULL, *at;
     uint32_t answer[6];
-    int one = 1, code;
+    int one = 1, code, outcome;
     memset(front_end, 0, sizeof *front_end);
     front_end->socket = -1;
     memset(&wanted, 0, sizeof wanted);
@@ -125,10 +142,13 @@ static inline int livetime_front_end_open(livetime_front_end *front_end, const c
     if (front_end->socket < 0)
         return LIVETIME_FRONT_END_ERROR;
     setsockopt(front_end->socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (livetime_front_end_answer(front_end, answer) != LIVETIME_FRONT_END_OK)
-        return LIVETIME_FRONT_END_ERROR;
-    if (answer[1] != 1)
-        return livetime_front_end_fail(front_end, host, "the run does not welcome front-ends");
+    outcome = livetime_front_end_answer(front_end, answer);
+    if (outcome == LIVETIME_FRONT_END_OK && answer[1] != 1)
+        outcome = livetime_front_end_fail(front_end, host, "the run does not welcome front-ends");
+    if (outcome != LIVETIME_FRONT_END_OK) {
+        livetime_front_end_drop(front_end);
+        return outcome;
+    }
     front_end->run = answer[2];
     front_end->words_max = answer[3];
     front_end->first_trigger = (uint64_t)answer[5] << 32 | answer[4];
@@ -140,9 +160,14 @@ static inline int livetime_front_end_frame(livetime_front_end *front_end, const 
     struct iovec parts[2];
     struct msghdr message;
     size_t left = 32 + 4 * count;
-    int heard = livetime_front_end_hear(front_end, 0);
-    if (heard != LIVETIME_FRONT_END_OK)
+    int heard;
+    if (front_end->socket < 0)
+        return livetime_front_end_fail(front_end, "send", "the stream is closed, or an earlier call has told of its end");
+    heard = livetime_front_end_hear(front_end, 0);
+    if (heard != LIVETIME_FRONT_END_OK) {
+        livetime_front_end_drop(front_end);
         return heard;
+    }
     parts[0].iov_base = (void *)header;
     parts[0].iov_len = 32;
     parts[1].iov_base = (void *)words;
@@ -157,9 +182,11 @@ static inline int livetime_front_end_frame(livetime_front_end *front_end, const 
             continue;
         if (sent < 0) {
             int why = errno;
-            heard = livetime_front_end_hear(front_end, 1);
+            heard = livetime_front_end_hear(front_end, why == EPIPE || why == ECONNRESET);
             if (heard == LIVETIME_FRONT_END_OK)
-                heard = livetime_front_end_fail(front_end, "the run is gone", strerror(why));
+                heard = livetime_front_end_fail(front_end, "the frame was not sent whole", strerror(why));
+            // The next frame would fill the rest of this one.
+            livetime_front_end_drop(front_end);
             return heard;
         }
         left -= (size_t)sent;
@@ -175,7 +202,8 @@ static inline int livetime_front_end_frame(livetime_front_end *front_end, const 
 
 // Sends the data of a source for a trigger, which counts from 1 in each run. `event_type` and `status`
 // (0 = good, below 2^31) go into the fragment's header and trailer. Waits while the run, or the
-// slowest front-end, holds it up.
+// slowest front-end, holds it up. After a frame that was not sent whole the stream is closed: the next one
+// would fill its rest.
 static inline int livetime_front_end_send(livetime_front_end *front_end, uint32_t source, uint64_t trigger,
                                           uint32_t event_type, uint32_t status, const uint32_t *words, uint32_t count) {
     uint32_t header[8];
@@ -205,11 +233,43 @@ static inline int livetime_front_end_end(livetime_front_end *front_end, uint32_t
     return livetime_front_end_frame(front_end, header, NULL, 0);
 }
 
-// Closes the stream; what was sent is still read by the run.
-static inline void livetime_front_end_close(livetime_front_end *front_end) {
-    if (front_end->socket >= 0)
-        close(front_end->socket);
-    front_end->socket = -1;
+// Ends the stream, and waits until the run has read it: LIVETIME_FRONT_END_OK when it has read all that
+// was sent, or an earlier call has told why it does not; LIVETIME_FRONT_END_RUN_ENDED when it has ended;
+// LIVETIME_FRONT_END_ERROR when it refused something of it, is gone, or has not read it in
+// LIVETIME_FRONT_END_CLOSE_SECONDS. The kernel then goes on with what it has, as long as this machine and
+// the run are there.
+static inline int livetime_front_end_close(livetime_front_end *front_end) {
+    int outcome = LIVETIME_FRONT_END_OK;
+    struct timespec now;
+    long long until, at;
+    if (front_end->socket < 0)
+        return LIVETIME_FRONT_END_OK;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    until = (LIVETIME_FRONT_END_CLOSE_SECONDS + (long long)now.tv_sec) * 1000 + now.tv_nsec / 1000000;
+    // Closed while there is something to read, a socket drops what it has not sent yet.
+    shutdown(front_end->socket, SHUT_WR);
+    for (;;) {
+        struct pollfd there;
+        char first;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        at = (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+        there.fd = front_end->socket;
+        there.events = POLLIN;
+        there.revents = 0;
+        if (at >= until || poll(&there, 1, (int)(until - at)) == 0) {
+            outcome = livetime_front_end_fail(front_end, "close", "the run has not read all that was sent yet");
+            break;
+        }
+        if (there.revents == 0)
+            continue;
+        if (recv(front_end->socket, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+            break;
+        outcome = livetime_front_end_hear(front_end, 0);
+        if (outcome != LIVETIME_FRONT_END_OK)
+            break;
+    }
+    livetime_front_end_drop(front_end);
+    return outcome;
 }
 
 #endif // LIVETIME_FRONT_END_H

@@ -21,6 +21,7 @@ use crate::builder_transport::BuilderTransport;
 use crate::building_group::BuildingGroup;
 use crate::chain_config::{ChainConfig, DataLinkConfig};
 use crate::completion::COMPLETION_WORDS;
+use crate::front_end_server::FrontEndServerConfig;
 use crate::hand_over_stamp::STAMP_WORDS;
 use crate::packet_link::{config_for, slot_words};
 use crate::role_ends::unit_of;
@@ -33,6 +34,8 @@ const CARD_RING_SLOTS: u32 = 1024;
 const PAGES_BACK_WORDS: usize = 16;
 /// Words of a message that says what was written.
 const WRITTEN_WORDS: usize = 2;
+/// Bytes of a place for what a front-end sends for a trigger, beside its data.
+const FRONT_END_PART_BYTES: u64 = 48;
 
 /// Role id of the front-ends, with which the trigger supervisor lives.
 pub const FRONT_END: &str = "src0";
@@ -129,7 +132,8 @@ pub struct PoolPlan {
     pub roles: Vec<String>,
 }
 
-/// Tables that a role makes for itself, which grow with how many triggers or events it is to know of.
+/// Tables that a role makes for itself, which grow with how many triggers or events it is to know of;
+/// of front-ends of users, whose data have room when they come, the most that they may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TablePlan {
     /// Whose.
@@ -539,10 +543,25 @@ fn tables(config: &ChainConfig) -> impl Iterator<Item = TablePlan> + '_ {
     let of_builder = builder_unit_bytes(builder);
     let builders = units(UnitKind::Builder, builder.builder_units.into());
     let of_writer = config.store.memory_bytes();
+    let front_ends = config
+        .front_ends
+        .as_ref()
+        .map(|server| plan(UnitId::SUPERVISOR, window_bytes(config, server)));
     readout
+        .chain(front_ends)
         .chain(std::iter::once(manager))
         .chain(builders.map(move |bu| plan(bu, of_builder)))
         .chain(writers(config).map(move |writer| plan(writer, of_writer)))
+}
+
+/// Bytes of the open triggers of front-ends of users, each with the longest data of every source: so
+/// much is there when all front-ends but one are ahead of it as far as they may be.
+fn window_bytes(config: &ChainConfig, server: &FrontEndServerConfig) -> u64 {
+    let data = config.source.fragment.bytes_max.0;
+    let of_part = data.saturating_add(FRONT_END_PART_BYTES);
+    let sources = config.detector_sources().len() as u64;
+    let of_trigger = of_part.saturating_mul(sources);
+    of_trigger.saturating_mul(server.events.queue.into())
 }
 
 /// Bytes of all pages of a run, on whatever host they are.

@@ -7,33 +7,26 @@
 //! ```
 //!
 //! A frame whose trigger is not open yet stays with its stream, which is not read on: TCP then holds
-//! the sender up. Of datagrams such a one is lost and counted. A stream that sends what is no frame of
+//! the sender up. Datagrams are lost where there is no room, and counted. A stream that sends what is no frame of
 //! the run is told why and ended; the others go on. Whoever can reach the addresses can send: they are
 //! not authenticated.
 
+mod front_end_datagrams;
 mod front_end_stream;
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 
-use livetime_source::{FrameTaken, FrontEndEvents, FrontEndEventsConfig, SourceEvent};
-use livetime_wire::front_end_frame::{FrontEndFrame, HEADER_WORDS, Said};
+use livetime_source::{FrontEndEvents, FrontEndEventsConfig, SourceEvent};
+use livetime_wire::front_end_frame::Said;
 use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber};
-use nix::sys::socket::{setsockopt, sockopt};
-use zerocopy::IntoBytes;
 
 use crate::socket_watch::SocketWatch;
+use front_end_datagrams::{DatagramCounts, FrontEndDatagrams};
 use front_end_stream::{FrontEndStream, Received};
 
 /// Most streams at once: as many as a run may have links.
 const STREAMS_MAX: usize = 4096;
-/// Words of the largest datagram.
-const DATAGRAM_WORDS: usize = 65_536 / 4;
-/// Datagrams taken in one poll.
-const DATAGRAMS_AT_ONCE: usize = 64;
-/// What the kernel is asked to keep of datagrams that have not been read.
-const DATAGRAM_BUFFER_BYTES: usize = 8 << 20;
 /// Places of the sockets in the watch; streams follow.
 const LISTENER: usize = 0;
 const DATAGRAMS: usize = 1;
@@ -59,12 +52,9 @@ pub struct ServerCounts {
     pub streams_refused: u64,
     /// Streams that ended within a frame.
     pub streams_cut: u64,
-    /// Streams that the end of the run found with a frame for which there was no room yet.
+    /// Streams that the end of the run found with frames in hand: for which there was no room yet, or that
+    /// came faster than they were taken.
     pub streams_held: u64,
-    /// Datagrams that were received.
-    pub datagrams: u64,
-    /// Datagrams that came before there was room for their triggers, and were lost.
-    pub datagrams_ahead: u64,
 }
 
 /// An address that cannot be used.
@@ -81,8 +71,9 @@ pub struct AddressError {
 pub struct FrontEndServer {
     events: FrontEndEvents,
     listener: Option<TcpListener>,
-    datagrams: Option<UdpSocket>,
-    datagram: Vec<u32>,
+    datagrams: Option<FrontEndDatagrams>,
+    /// Of datagrams, once there is no socket any more.
+    datagram_counts: DatagramCounts,
     streams: Vec<FrontEndStream>,
     watch: SocketWatch,
     has_ended: bool,
@@ -111,31 +102,17 @@ impl FrontEndServer {
             })
         });
         let datagrams = config.datagrams.map(|address| {
-            let socket = UdpSocket::bind(address);
-            let ready = socket.and_then(|s| s.set_nonblocking(true).map(|()| s));
-            ready.map_err(|source| AddressError {
+            FrontEndDatagrams::bind(address).map_err(|source| AddressError {
                 what: "receiving datagrams at",
                 address,
                 source,
             })
         });
-        let datagrams = datagrams.transpose()?;
-        if let Some(socket) = &datagrams {
-            // The kernel grants less than that where it is told to; what is lost then is counted as absent.
-            let _less = setsockopt(socket, sockopt::RcvBuf, &DATAGRAM_BUFFER_BYTES);
-        }
         let mut server = Self {
             events: FrontEndEvents::new(&config.events, run, sources, fragment_words),
             listener: listener.transpose()?,
-            datagram: vec![
-                0;
-                if datagrams.is_some() {
-                    DATAGRAM_WORDS
-                } else {
-                    0
-                }
-            ],
-            datagrams,
+            datagrams: datagrams.transpose()?,
+            datagram_counts: DatagramCounts::default(),
             streams: Vec::new(),
             watch: SocketWatch::new(std::iter::empty()),
             has_ended: false,
@@ -149,8 +126,10 @@ impl FrontEndServer {
     pub fn poll(&mut self, now: RunNs) -> usize {
         self.watch.look();
         let mut work = 0;
-        if self.watch.is_ready(DATAGRAMS) {
-            work += self.receive_datagrams(now);
+        if let Some(datagrams) = &mut self.datagrams
+            && (self.watch.is_ready(DATAGRAMS) || datagrams.has_more())
+        {
+            work += datagrams.receive(now, &mut self.events);
         }
         let before = self.streams.len();
         let mut place = STREAMS;
@@ -225,13 +204,17 @@ impl FrontEndServer {
             stream.say(self.events.run(), last, Said::Ended);
         }
         self.listener = None;
-        self.datagrams = None;
+        if let Some(datagrams) = self.datagrams.take() {
+            self.datagram_counts = datagrams.end();
+        }
         self.watch_all();
     }
 
     /// What a role tells of it, by name.
     pub fn details(&self) -> Vec<(String, u64)> {
         let (frames, counts) = (self.events.counts(), self.counts);
+        let datagrams = self.datagrams.as_ref();
+        let datagrams = datagrams.map_or(self.datagram_counts, FrontEndDatagrams::counts);
         let mut details: Vec<(String, u64)> = [
             ("front_end_frames", frames.kept),
             ("front_end_frames_used", frames.used),
@@ -244,8 +227,9 @@ impl FrontEndServer {
             ("front_end_streams_refused", counts.streams_refused),
             ("front_end_streams_cut", counts.streams_cut),
             ("front_end_streams_held", counts.streams_held),
-            ("front_end_datagrams", counts.datagrams),
-            ("front_end_datagrams_ahead", counts.datagrams_ahead),
+            ("front_end_datagrams", datagrams.received),
+            ("front_end_datagrams_ahead", datagrams.ahead),
+            ("front_end_datagrams_dropped", datagrams.kernel_drops),
         ]
         .map(|(name, count)| (name.to_owned(), count))
         .to_vec();
@@ -282,40 +266,9 @@ impl FrontEndServer {
         accepted
     }
 
-    fn receive_datagrams(&mut self, now: RunNs) -> usize {
-        for taken in 0..DATAGRAMS_AT_ONCE {
-            let Some(socket) = &self.datagrams else {
-                return taken;
-            };
-            let bytes = match socket.recv(self.datagram.as_mut_bytes()) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(_) => return taken,
-            };
-            self.counts.datagrams += 1;
-            let words = &self.datagram[..bytes / 4];
-            let frame = words.split_first_chunk::<HEADER_WORDS>();
-            let frame = frame.filter(|_| bytes.is_multiple_of(4));
-            let frame = frame.and_then(|(header, data)| {
-                let frame = FrontEndFrame::parse(header).ok()?;
-                (frame.data_words() == data.len()).then_some((frame, data))
-            });
-            let Some((frame, data)) = frame else {
-                self.events.count_refused();
-                continue;
-            };
-            if self.events.check(&frame).is_ok()
-                && self.events.handle_frame(now, &frame, data) == FrameTaken::Ahead
-            {
-                self.counts.datagrams_ahead += 1;
-            }
-        }
-        DATAGRAMS_AT_ONCE
-    }
-
     fn watch_all(&mut self) {
         let listener = self.listener.as_ref().map(AsFd::as_fd);
-        let datagrams = self.datagrams.as_ref().map(AsFd::as_fd);
+        let datagrams = self.datagrams.as_ref().map(FrontEndDatagrams::as_fd);
         let streams = self.streams.iter().map(|stream| Some(stream.as_fd()));
         self.watch = SocketWatch::new([listener, datagrams].into_iter().chain(streams));
     }

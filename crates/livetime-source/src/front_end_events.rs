@@ -10,10 +10,15 @@
 //! ```
 //!
 //! Until each source was heard once nothing is handed on, so that front-ends may be started in any
-//! order. From then on a head waits for the configured time for what is missing. Who has sent
-//! nothing then is taken for silent, and not waited for until it sends again: a board that has died
-//! costs one wait, and its fragments are empty with a bit in their status. Frames of triggers that
-//! have passed, and second ones, are dropped and counted.
+//! order. From then on a head waits for the configured time for what is missing, from when it became
+//! the head: a front-end that is slow, and holds the others up, loses nothing. Who has sent nothing
+//! then is taken for silent, and not waited for until it sends again: a board that has died costs one
+//! wait, and its fragments are empty with a bit in their status. Who has sent later triggers has left
+//! this one out, or a network has lost it: that is waited for from the first of these on, so that gaps
+//! are waited for together, and no more once the source is a whole window ahead. So after a pause in
+//! which all have gone on the head follows them, by triggers without data. A caller that stood still is
+//! no reason to give anything up. Frames of triggers that have passed, and second ones, are dropped and
+//! counted.
 //!
 //! Conserved: kept = used + discarded + those that wait.
 
@@ -32,6 +37,13 @@ const QUEUE_MAX: u32 = 65_536;
 const PHI_MAX: f32 = std::f32::consts::PI;
 /// Longest wait.
 const WAIT_MAX: DurationNs = DurationNs(3600 * DurationNs::SECOND.0);
+/// Triggers that a frame may be ahead of the head: more than a long pause leaves out. The head follows
+/// by as many triggers without data.
+const AHEAD_MAX: u64 = 1 << 24;
+/// The same before the first trigger: who begins further on has not begun with 1.
+const AHEAD_MAX_AT_FIRST: u64 = 1 << 17;
+/// A caller that looks later than this has stood still.
+const STANDSTILL: DurationNs = DurationNs(10 * DurationNs::MILLISECOND.0);
 
 /// How frames become events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,14 +134,30 @@ struct Sender {
     is_silent: bool,
     /// It has ended after this trigger.
     ended: Option<TriggerNumber>,
-    /// The last trigger that it has sent a frame for.
+    /// The trigger of its last frame.
+    last: TriggerNumber,
+    /// The last trigger of which its data were kept.
     newest: TriggerNumber,
+    /// It was silent before this trigger: what it lacks there does not come.
+    since: TriggerNumber,
+    /// For which head it was looked up when it went past it, and when that was.
+    passed: (TriggerNumber, RunNs),
 }
 
 impl Sender {
-    /// Whether nothing of it is waited for.
-    fn is_excused(&self, head: TriggerNumber) -> bool {
-        self.is_silent || self.ended.is_some_and(|last| last < head)
+    /// Whether nothing of it is waited for, by a head with so many open triggers.
+    fn is_excused(&self, head: TriggerNumber, window: u64) -> bool {
+        self.is_silent
+            || head < self.since
+            || self.ended.is_some_and(|last| last < head)
+            || self.last.0.saturating_sub(head.0) >= window
+    }
+
+    /// Whether something of it is still to come: it is ahead, or has said which trigger is its last.
+    fn is_expected(&self, head: TriggerNumber, window: u64) -> bool {
+        let ends_within =
+            |last: TriggerNumber| (head.0..head.0.saturating_add(window)).contains(&last.0);
+        self.last >= head || self.ended.is_some_and(ends_within)
     }
 }
 
@@ -137,6 +165,7 @@ impl Sender {
 #[derive(Debug, Clone, Default)]
 struct Part {
     is_here: bool,
+    came_at: RunNs,
     event_type: u32,
     status: u32,
     words: Vec<u32>,
@@ -145,8 +174,6 @@ struct Part {
 /// One open trigger.
 #[derive(Debug, Clone)]
 struct OpenTrigger {
-    /// When its first frame came.
-    first_at: Option<RunNs>,
     here: usize,
     /// By link.
     parts: Vec<Part>,
@@ -167,8 +194,12 @@ pub struct FrontEndEvents {
     head: TriggerNumber,
     /// The head is handed on, and its fragments are being written.
     is_begun: bool,
-    /// When the first frame came of those that wait, once that was looked for.
+    /// Since when the head waits for what is missing, once it does.
     waits_since: Option<RunNs>,
+    /// When it was last looked whether the head can be handed on, and how much longer it waits since
+    /// that was long ago.
+    looked_at: RunNs,
+    pardoned: DurationNs,
     unheard: usize,
     counts: FrontEndCounts,
 }
@@ -190,12 +221,14 @@ impl FrontEndEvents {
                 is_heard: false,
                 is_silent: false,
                 ended: None,
+                last: TriggerNumber(0),
                 newest: TriggerNumber(0),
+                since: TriggerNumber(0),
+                passed: (TriggerNumber(0), RunNs(0)),
             })
             .collect();
         senders.sort_unstable_by_key(|sender| sender.id);
         let trigger = OpenTrigger {
-            first_at: None,
             here: 0,
             parts: vec![Part::default(); sources.len()],
         };
@@ -210,6 +243,8 @@ impl FrontEndEvents {
             head: TriggerNumber(1),
             is_begun: false,
             waits_since: None,
+            looked_at: RunNs(0),
+            pardoned: DurationNs(0),
             counts: FrontEndCounts::default(),
         }
     }
@@ -240,6 +275,8 @@ impl FrontEndEvents {
             Some(FrameRefusal::Source)
         } else if frame.data_words() > self.words_max {
             Some(FrameRefusal::TooLong)
+        } else if self.is_far(frame) {
+            Some(FrameRefusal::Far)
         } else {
             None
         };
@@ -259,75 +296,109 @@ impl FrontEndEvents {
 
     /// Takes a frame that was checked, and its data.
     pub fn handle_frame(&mut self, now: RunNs, frame: &FrontEndFrame, data: &[u32]) -> FrameTaken {
-        let Some(sender) = self.sender(frame.source) else {
+        let Some(at) = self.sender(frame.source) else {
             return FrameTaken::Late;
         };
-        self.hear(sender);
+        let (head, window) = (self.head(), self.open.len() as u64);
+        let sender = &mut self.senders[at];
+        self.unheard -= usize::from(!sender.is_heard);
+        sender.is_heard = true;
         let FrameContent::Data {
             event_type, status, ..
         } = frame.content
         else {
-            let last = self.senders[sender].ended.get_or_insert(frame.trigger);
-            *last = frame.trigger.max(*last);
+            sender.ended = Some(frame.trigger.max(sender.ended.unwrap_or_default()));
             return FrameTaken::Kept;
         };
-        if frame.trigger < self.head() {
+        sender.last = frame.trigger;
+        // A front-end that was started again goes on behind the end of its former life.
+        sender.ended = sender.ended.filter(|last| *last >= frame.trigger);
+        if frame.trigger >= head && frame.trigger.0 - self.head.0 >= window {
+            return FrameTaken::Ahead;
+        }
+        if core::mem::take(&mut sender.is_silent) {
+            sender.since = frame.trigger;
+        }
+        if frame.trigger < head {
             self.counts.late += 1;
             return FrameTaken::Late;
         }
-        let window = self.open.len() as u64;
-        if frame.trigger.0 - self.head.0 >= window {
-            return FrameTaken::Ahead;
-        }
-        let sender = &mut self.senders[sender];
-        sender.newest = sender.newest.max(frame.trigger);
         let open = &mut self.open[(frame.trigger.0 % window) as usize];
         let part = &mut open.parts[sender.link];
         if part.is_here {
             self.counts.twice += 1;
             return FrameTaken::Twice;
         }
+        sender.newest = sender.newest.max(frame.trigger);
         part.is_here = true;
+        part.came_at = now;
         part.event_type = event_type;
         part.status = status & !STATUS_ABSENT;
         part.words.clear();
         part.words.extend_from_slice(data);
         open.here += 1;
-        open.first_at.get_or_insert(now);
         self.counts.kept += 1;
         FrameTaken::Kept
     }
 
+    /// Whether the head is being handed on.
+    pub fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
     /// Whether the head can be handed on.
     pub fn is_ready(&mut self, now: RunNs) -> bool {
-        if self.is_begun || self.unheard > 0 || self.waiting() == 0 {
+        let looked_at = core::mem::replace(&mut self.looked_at, now);
+        if self.is_begun || self.unheard > 0 {
             return false;
         }
-        let (head, at) = (self.head, self.place(self.head));
+        let (head, at, window) = (self.head, self.place(self.head), self.open.len() as u64);
         if self.open[at].here == self.senders.len() {
             return true;
         }
-        let first_at = self.open[at].first_at.or(self.waits_since);
-        // None has sent this one, but some have sent a later one; what comes from now on is later.
-        let first_at = first_at.or_else(|| self.open.iter().filter_map(|o| o.first_at).min());
-        let Some(first_at) = first_at else {
+        let mut senders = self.senders.iter();
+        if self.waiting() == 0 && !senders.any(|sender| sender.is_expected(head, window)) {
             return false;
-        };
-        self.waits_since = Some(first_at);
-        let is_over = now.since(first_at) >= self.wait;
-        let parts = &self.open[at].parts;
-        let missing = self
-            .senders
+        }
+        match self.waits_since {
+            Some(_) => self.pardon(now.since(looked_at)),
+            None => self.waits_since = Some(now),
+        }
+        let Self { senders, open, .. } = self;
+        let missing = senders
             .iter_mut()
-            .filter(|sender| !parts[sender.link].is_here);
-        for sender in missing.filter(|sender| !sender.is_excused(head)) {
-            if !is_over {
+            .filter(|sender| !open[at].parts[sender.link].is_here);
+        let patience = DurationNs(self.wait.0.saturating_add(self.pardoned.0));
+        for sender in missing.filter(|sender| !sender.is_excused(head, window)) {
+            let has_passed = sender.newest > head;
+            let since = match has_passed {
+                true => passed_at(sender, head, open),
+                false => self.waits_since,
+            };
+            if since.is_some_and(|since| now.since(since) < patience) {
                 return false;
             }
-            // One that has sent later ones has left this one out, or lost it.
-            sender.is_silent = sender.newest < head;
+            sender.is_silent = !has_passed;
         }
         true
+    }
+
+    /// The caller did not look for so long: what has come meanwhile may not be read. Little of that time
+    /// counts, but enough that a caller that is always late ends the wait as well.
+    fn pardon(&mut self, not_looked: DurationNs) {
+        if not_looked >= STANDSTILL {
+            let counted = STANDSTILL.0.min(self.wait.0 / 2);
+            let pardoned = self.pardoned.0.saturating_add(not_looked.0 - counted);
+            self.pardoned = DurationNs(pardoned);
+        }
+    }
+
+    fn is_far(&self, frame: &FrontEndFrame) -> bool {
+        let most = match self.head.0 {
+            1 => AHEAD_MAX_AT_FIRST,
+            _ => AHEAD_MAX,
+        };
+        frame.content != FrameContent::End && frame.trigger.0.saturating_sub(self.head.0) > most
     }
 
     /// Hands the head on: its objects over the contents of `event`, which Level 2 decides on.
@@ -386,13 +457,19 @@ impl FrontEndEvents {
         self.open[at].clear();
         self.is_begun = false;
         self.waits_since = None;
+        self.pardoned = DurationNs(0);
         self.head.0 += 1;
     }
 
-    /// Whether every source has said that it has ended, and all that they sent was handed on.
+    /// Whether every source has said that it has ended, and all that they sent was handed on; a last
+    /// trigger that an end has overtaken is still to come.
     pub fn is_ended(&self) -> bool {
+        let (head, window) = (self.head, self.open.len() as u64);
         let mut senders = self.senders.iter();
-        senders.all(|sender| sender.ended.is_some()) && !self.is_begun && self.waiting() == 0
+        let has_ended = |sender: &Sender| {
+            sender.ended.is_some() && (sender.is_silent || !sender.is_expected(head, window))
+        };
+        senders.all(has_ended) && !self.is_begun && self.waiting() == 0
     }
 
     /// The run takes no more: what waits is discarded.
@@ -433,13 +510,6 @@ impl FrontEndEvents {
         found.ok()
     }
 
-    fn hear(&mut self, sender: usize) {
-        let sender = &mut self.senders[sender];
-        self.unheard -= usize::from(!sender.is_heard);
-        sender.is_heard = true;
-        sender.is_silent = false;
-    }
-
     fn place(&self, trigger: TriggerNumber) -> usize {
         (trigger.0 % self.open.len() as u64) as usize
     }
@@ -447,12 +517,22 @@ impl FrontEndEvents {
 
 impl OpenTrigger {
     fn clear(&mut self) {
-        self.first_at = None;
         self.here = 0;
         for part in &mut self.parts {
             part.is_here = false;
         }
     }
+}
+
+/// When a source that has sent later triggers sent the first of these that wait; `None` where none does.
+fn passed_at(sender: &mut Sender, head: TriggerNumber, open: &[OpenTrigger]) -> Option<RunNs> {
+    // Looked up once for each head, as there may be many open triggers.
+    if sender.passed.0 != head {
+        let parts = open.iter().map(|open| &open.parts[sender.link]);
+        let later = parts.filter(|part| part.is_here).map(|part| part.came_at);
+        sender.passed = (head, later.min()?);
+    }
+    Some(sender.passed.1)
 }
 
 /// Whether the values of an object are such as a trigger packet can carry.
@@ -479,294 +559,4 @@ fn source_object(object: &PhysicsObject) -> SourceObject {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const SOURCES: [SourceId; 3] = [SourceId(30), SourceId(10), SourceId(20)];
-    const WAIT: DurationNs = DurationNs(1000);
-
-    fn events(queue: u32) -> FrontEndEvents {
-        let config = FrontEndEventsConfig { queue, wait: WAIT };
-        FrontEndEvents::new(&config, RunNumber(7), &SOURCES, 64)
-    }
-
-    fn frame(source: u32, trigger: u64, words: usize) -> FrontEndFrame {
-        FrontEndFrame {
-            run: None,
-            source: SourceId(source),
-            trigger: TriggerNumber(trigger),
-            content: FrameContent::Data {
-                words: words as u32,
-                event_type: 4,
-                status: 2,
-            },
-        }
-    }
-
-    fn end(source: u32, trigger: u64) -> FrontEndFrame {
-        FrontEndFrame {
-            content: FrameContent::End,
-            ..frame(source, trigger, 0)
-        }
-    }
-
-    /// Sends the data words (source, trigger).
-    fn send(events: &mut FrontEndEvents, at: u64, source: u32, trigger: u64) -> FrameTaken {
-        let data = [source, trigger as u32];
-        let frame = frame(source, trigger, data.len());
-        assert_eq!(events.check(&frame), Ok(2));
-        events.handle_frame(RunNs(at), &frame, &data)
-    }
-
-    /// Hands the head on; the data of each link.
-    fn hand_on(events: &mut FrontEndEvents) -> Vec<Vec<u32>> {
-        let (mut event, mut out) = (SourceEvent::new(), Vec::new());
-        let trigger = FragmentTrigger {
-            trigger: events.head(),
-            bunch: 1,
-            trigger_type: 1,
-            event_type: 0,
-        };
-        events.begin(&mut event);
-        let data = (0..SOURCES.len()).map(|link| {
-            events.write(link, &trigger, &mut out);
-            let check = livetime_wire::fragment::check_parts(
-                &[&out],
-                livetime_wire::fragment::CrcCheck::On,
-            )
-            .unwrap();
-            assert_eq!(check.header.source, SOURCES[link]);
-            assert_eq!(check.header.trigger_low, trigger.trigger.low());
-            assert_eq!(check.crc_good, Some(true));
-            let words = &out[livetime_wire::fragment::HEADER_WORDS..][..check.data_words];
-            let is_absent = check.front_end_status == STATUS_ABSENT;
-            assert_eq!(
-                (is_absent, check.front_end_status == 2),
-                (words.is_empty(), !words.is_empty())
-            );
-            words.to_vec()
-        });
-        let data = data.collect();
-        events.release();
-        data
-    }
-
-    #[test]
-    fn an_event_is_handed_on_when_all_have_sent_theirs_in_any_order() {
-        let mut events = events(4);
-        assert_eq!(send(&mut events, 0, 10, 2), FrameTaken::Kept);
-        assert_eq!(send(&mut events, 0, 10, 1), FrameTaken::Kept);
-        assert_eq!(send(&mut events, 0, 20, 1), FrameTaken::Kept);
-        assert!(
-            !events.is_ready(RunNs(u64::MAX)),
-            "source 30 may not run yet"
-        );
-        assert_eq!(events.unheard().collect::<Vec<_>>(), [SourceId(30)]);
-        assert_eq!(send(&mut events, 5, 30, 1), FrameTaken::Kept);
-        assert!(events.is_ready(RunNs(5)));
-        assert_eq!(
-            hand_on(&mut events),
-            [vec![30, 1], vec![10, 1], vec![20, 1]]
-        );
-        assert!(!events.is_ready(RunNs(6)));
-        assert_eq!(events.waiting(), 1);
-    }
-
-    #[test]
-    fn what_is_missing_is_waited_for_once_and_a_silent_source_no_more() {
-        let mut events = events(8);
-        for source in [10, 20, 30] {
-            send(&mut events, 0, source, 1);
-        }
-        hand_on(&mut events);
-        for trigger in 2..=4 {
-            send(&mut events, 100 * trigger, 10, trigger);
-            send(&mut events, 100 * trigger, 20, trigger);
-        }
-        assert!(!events.is_ready(RunNs(200 + WAIT.0 - 1)));
-        assert!(events.is_ready(RunNs(200 + WAIT.0)));
-        assert_eq!(hand_on(&mut events), [vec![], vec![10, 2], vec![20, 2]]);
-        assert_eq!(events.silent().collect::<Vec<_>>(), [SourceId(30)]);
-        assert!(events.is_ready(RunNs(201 + WAIT.0)), "not waited for again");
-        assert_eq!(hand_on(&mut events), [vec![], vec![10, 3], vec![20, 3]]);
-        // What it sends too late is dropped, and from then on it is waited for.
-        assert_eq!(send(&mut events, 1300, 30, 2), FrameTaken::Late);
-        assert!(!events.is_ready(RunNs(1301)));
-        assert_eq!(send(&mut events, 1302, 30, 4), FrameTaken::Kept);
-        assert!(events.is_ready(RunNs(1302)));
-        assert_eq!(
-            hand_on(&mut events),
-            [vec![30, 4], vec![10, 4], vec![20, 4]]
-        );
-        let counts = events.counts();
-        assert_eq!((counts.absent, counts.late, counts.used), (2, 1, 10));
-    }
-
-    #[test]
-    fn a_trigger_that_one_has_left_out_costs_one_wait_and_no_silence() {
-        let mut events = events(8);
-        for source in [10, 20, 30] {
-            send(&mut events, 0, source, 2);
-        }
-        assert!(!events.is_ready(RunNs(WAIT.0 - 1)));
-        assert!(events.is_ready(RunNs(WAIT.0)));
-        assert_eq!(hand_on(&mut events), [vec![], vec![], vec![]]);
-        assert_eq!(events.silent().count(), 0);
-        assert!(events.is_ready(RunNs(WAIT.0)));
-        assert_eq!(events.counts().absent, 3);
-    }
-
-    #[test]
-    fn frames_beyond_the_window_wait_with_their_sender() {
-        let mut events = events(2);
-        for trigger in 1..=2 {
-            assert_eq!(send(&mut events, 0, 10, trigger), FrameTaken::Kept);
-        }
-        assert_eq!(send(&mut events, 0, 10, 3), FrameTaken::Ahead);
-        assert_eq!(send(&mut events, 0, 10, u64::MAX), FrameTaken::Ahead);
-        assert_eq!(send(&mut events, 0, 10, 2), FrameTaken::Twice);
-        send(&mut events, 0, 20, 1);
-        send(&mut events, 0, 30, 1);
-        assert!(events.is_ready(RunNs(0)));
-        // While it is written its place is taken.
-        events.begin(&mut SourceEvent::new());
-        assert_eq!(send(&mut events, 0, 10, 3), FrameTaken::Ahead);
-        assert_eq!(send(&mut events, 0, 10, 1), FrameTaken::Late);
-        events.release();
-        assert_eq!(send(&mut events, 0, 10, 3), FrameTaken::Kept);
-        let counts = events.counts();
-        assert_eq!((counts.late, counts.twice, counts.kept), (1, 1, 5));
-    }
-
-    #[test]
-    fn the_end_is_when_all_have_ended_and_nothing_is_left() {
-        let mut events = events(4);
-        assert!(!events.is_ended());
-        for source in [10, 20] {
-            send(&mut events, 0, source, 1);
-            events.handle_frame(RunNs(0), &end(source, 1), &[]);
-        }
-        send(&mut events, 0, 30, 1);
-        send(&mut events, 0, 30, 2);
-        assert!(events.is_ready(RunNs(0)));
-        hand_on(&mut events);
-        assert!(events.is_ready(RunNs(0)), "the others will not send it");
-        events.handle_frame(RunNs(0), &end(30, 2), &[]);
-        assert!(!events.is_ended());
-        assert_eq!(hand_on(&mut events), [vec![30, 2], vec![], vec![]]);
-        assert!(events.is_ended() && !events.is_ready(RunNs(u64::MAX)));
-    }
-
-    #[test]
-    fn frames_of_others_are_refused_and_counted() {
-        let mut events = events(4);
-        assert_eq!(events.words_max(), 50);
-        let of_run = |run| FrontEndFrame {
-            run: Some(RunNumber(run)),
-            ..frame(10, 1, 50)
-        };
-        assert_eq!(events.check(&of_run(7)), Ok(50));
-        assert_eq!(events.check(&of_run(8)), Err(FrameRefusal::Run));
-        assert_eq!(events.check(&frame(11, 1, 1)), Err(FrameRefusal::Source));
-        assert_eq!(events.check(&frame(10, 1, 51)), Err(FrameRefusal::TooLong));
-        assert_eq!(events.counts().refused, 3);
-    }
-
-    #[test]
-    fn objects_of_all_fragments_are_those_of_the_event_unless_they_cannot_be() {
-        let muon = |pt| PhysicsObject {
-            kind: livetime_wire::object::ObjectKind::Muon,
-            index: 0,
-            pt,
-            eta: 1.0,
-            phi: -1.0,
-            charge: 1.0,
-            dxy: 0.0,
-        };
-        let block = livetime_wire::object::ObjectBlock {
-            source_run: RunNumber(3),
-            source_event: EventNumber(99),
-            event_objects: 2,
-        };
-        let mut events = events(4);
-        for (source, pts) in [
-            (10, vec![20.0, f32::NAN]),
-            (20, vec![30.0, -1.0]),
-            (30, vec![]),
-        ] {
-            let objects: Vec<PhysicsObject> = pts.into_iter().map(muon).collect();
-            let mut data = [0; 24];
-            let words = block.emit(objects.iter(), &mut data);
-            events.handle_frame(RunNs(0), &frame(source, 1, words), &data[..words]);
-        }
-        assert!(events.is_ready(RunNs(0)));
-        let mut event = SourceEvent::new();
-        events.begin(&mut event);
-        let mut pts: Vec<f32> = event.objects.iter().map(|object| object.pt).collect();
-        pts.sort_by(f32::total_cmp);
-        assert_eq!(pts, [20.0, 30.0]);
-        assert_eq!((event.run, event.number), (RunNumber(3), EventNumber(99)));
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        Send(usize, u64),
-        End(usize),
-        Pass(u64),
-        HandOn,
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            8 => (0..3_usize, 0..12_u64).prop_map(|(source, ahead)| Step::Send(source, ahead)),
-            1 => (0..3_usize).prop_map(Step::End),
-            2 => (0..600_u64).prop_map(Step::Pass),
-            4 => Just(Step::HandOn),
-        ]
-    }
-
-    proptest! {
-        /// Whatever is sent in whatever order: each kept frame is handed on once, with its own
-        /// trigger, or discarded.
-        #[test]
-        fn frames_are_conserved(steps in prop::collection::vec(step(), 0..200)) {
-            let mut events = events(4);
-            let (mut now, mut used) = (0, 0);
-            let mut last = 1;
-            for step in steps {
-                match step {
-                    Step::Send(source, ahead) => {
-                        let trigger = (events.head().0 + ahead).saturating_sub(4).max(1);
-                        send(&mut events, now, SOURCES[source].0, trigger);
-                    }
-                    Step::End(source) => {
-                        let frame = end(SOURCES[source].0, events.head().0);
-                        events.handle_frame(RunNs(now), &frame, &[]);
-                    }
-                    Step::Pass(time) => now += time,
-                    Step::HandOn => {
-                        if !events.is_ready(RunNs(now)) {
-                            continue;
-                        }
-                        prop_assert_eq!(events.head().0, last);
-                        for (source, data) in SOURCES.iter().zip(hand_on(&mut events)) {
-                            if let [from, trigger] = data[..] {
-                                prop_assert_eq!((from, u64::from(trigger)), (source.0, last));
-                                used += 1;
-                            }
-                        }
-                        last += 1;
-                    }
-                }
-                let counts = events.counts();
-                prop_assert_eq!(counts.used, used);
-                prop_assert_eq!(counts.used + counts.absent, 3 * (last - 1));
-                prop_assert_eq!(counts.kept, used + events.waiting());
-            }
-            events.end();
-            prop_assert_eq!(events.waiting(), 0);
-        }
-    }
-}
+mod tests;

@@ -76,6 +76,9 @@ pub enum FrameRefusal {
     /// Trigger number 0.
     #[error("trigger numbers begin with 1 in each run")]
     TriggerZero = 5,
+    /// A trigger number too far on.
+    #[error("the trigger number is too far ahead of the run's: numbers begin with 1 in each run")]
+    Far = 6,
 }
 
 impl FrameRefusal {
@@ -87,6 +90,7 @@ impl FrameRefusal {
             Self::TooLong,
             Self::Run,
             Self::TriggerZero,
+            Self::Far,
         ];
         all.into_iter().find(|refusal| *refusal as u32 == code)
     }

@@ -129,17 +129,25 @@ fn front_end_remarks(summary: &RunSummary) -> Vec<String> {
             false => format!("; silent at the end: source {silent}"),
         };
         remarks.push(format!(
-            "empty fragments, since front-ends did not send theirs within `source.wait`: {absent}; their \
-             status says so{at_end}"
+            "empty fragments, since front-ends did not send theirs within `source.wait`, or had sent their \
+             end: {absent}; their status says so{at_end}"
         ));
     }
     for (name, what) in [
         ("front_end_frames_late", "came too late for their triggers"),
         ("front_end_frames_twice", "came a second time"),
-        ("front_end_frames_refused", "were not what this run takes"),
+        (
+            "front_end_frames_refused",
+            "were not what this run takes (an unknown source, another run, too many words, numbers that do \
+             not begin with 1)",
+        ),
         (
             "front_end_datagrams_ahead",
             "came as datagrams more than `source.queue` triggers before the slowest front-end",
+        ),
+        (
+            "front_end_datagrams_dropped",
+            "came as datagrams faster than the run could read them, and that the kernel dropped",
         ),
         (
             "front_end_frames_discarded",
@@ -153,7 +161,9 @@ fn front_end_remarks(summary: &RunSummary) -> Vec<String> {
             ));
         }
     }
-    if summary.counts.triggers == 0 && count("front_end_streams_held") > 0 {
+    // Nothing was kept of what came, from each of them, and no trigger was taken.
+    let is_ahead = count("front_end_streams_held") > 0 && count("front_end_frames") == 0;
+    if is_ahead && unheard.is_empty() && summary.counts.triggers == 0 {
         remarks.push(
             "front-ends sent triggers that were never reached: their numbers begin with 1 in each run"
                 .to_owned(),
@@ -280,6 +290,26 @@ mod tests {
     }
 
     #[test]
+    fn trigger_numbers_are_blamed_only_where_all_were_heard_and_none_was_kept() {
+        let said = |triggers: u64, counters: &[(&str, u64)]| {
+            let mut summary = summary();
+            summary.counts.triggers = triggers;
+            let counters = counters.iter();
+            let counters = counters.map(|(name, count)| (format!("front_end_{name}"), *count));
+            summary.roles.insert("src0".to_owned(), counters.collect());
+            let said = remarks(&summary);
+            said.iter().any(|remark| remark.contains("begin with 1"))
+        };
+        assert!(said(0, &[("streams_held", 1), ("frames", 0)]));
+        assert!(!said(0, &[("streams_held", 0), ("frames", 0)]));
+        assert!(!said(1, &[("streams_held", 1), ("frames", 0)]));
+        // One has sent its window and more, another nothing.
+        let ahead = [("streams_held", 1), ("frames", 64)];
+        assert!(!said(0, &ahead));
+        assert!(!said(0, &[("streams_held", 1), ("unheard_of_0x520000", 1)]));
+    }
+
+    #[test]
     fn counters_of_all_roles_are_summed_and_told() {
         let mut summary = summary();
         for (role, counters) in [
@@ -339,7 +369,8 @@ mod tests {
             "deaths of the process of the Python filter: fu0 2, fu2 24;",
             "8 events took longer",
             "no front-end sent anything of source 0x520000",
-            "empty fragments, since front-ends did not send theirs within `source.wait`: 12;",
+            "empty fragments, since front-ends did not send theirs within `source.wait`, or had sent their \
+             end: 12; their status says so; silent at the end: source 0x510000",
             "frames of front-ends that came too late for their triggers: 2; they are in no event",
             "fragments with faults: 6 (bad_crc 6), by source: 0x510000 6",
             "9 events were larger",

@@ -122,8 +122,8 @@ impl FrontEndStream {
                         self.has_more = false;
                         return Received::Frames(frames);
                     }
-                    // One that closes and has not read its answers resets the stream: what it sent is
-                    // read before that.
+                    // One that closes and has not read its answers resets the stream, and what had not come
+                    // is lost: the guide says how to close.
                     Err(_) => return self.ended(),
                 },
             }
@@ -156,7 +156,11 @@ impl FrontEndStream {
             Ok(frame) => frame,
             Err(refusal) => {
                 events.count_refused();
-                return First::Refused(refusal, TriggerNumber(0));
+                let trigger = match refusal {
+                    FrameRefusal::NoFrame => 0,
+                    _ => u64::from(header[5]) << 32 | u64::from(header[4]),
+                };
+                return First::Refused(refusal, TriggerNumber(trigger));
             }
         };
         match events.check(&frame) {

@@ -1,12 +1,13 @@
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use livetime_source::FragmentTrigger;
 use livetime_wire::fragment::HEADER_WORDS as FRAGMENT_HEADER;
 use livetime_wire::front_end_frame::{
-    ANSWER_WORDS, FrameContent, FrameRefusal, FrontEndAnswer, STATUS_ABSENT,
+    ANSWER_WORDS, FrameContent, FrameRefusal, FrontEndAnswer, FrontEndFrame, STATUS_ABSENT,
 };
+use zerocopy::IntoBytes;
 
 use super::*;
 
@@ -170,6 +171,71 @@ fn a_frame_that_is_early_waits_in_its_stream_and_comes_in_its_order() {
 }
 
 #[test]
+fn a_datagram_that_is_early_waits_while_the_head_can_go_on() {
+    let mut server = server(2);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = server.datagrams.as_ref().unwrap().local_addr().unwrap();
+    let send = |source, trigger: u64| {
+        let datagram = frame(source, trigger, &[trigger as u32]);
+        socket.send_to(&datagram, at).unwrap();
+    };
+    for trigger in 1..=20 {
+        SOURCES.iter().for_each(|source| send(*source, trigger));
+    }
+    for trigger in 1..=20 {
+        poll_until(&mut server, |server| server.is_ready(RunNs(1)));
+        assert_eq!(hand_on(&mut server), vec![(vec![trigger], false); 2]);
+    }
+    assert_eq!(count(&server, "front_end_datagrams_ahead"), 0);
+    // While it waits for one of the sources those of the others are lost.
+    for trigger in 21..=25 {
+        send(SOURCES[0], trigger);
+    }
+    poll_until(&mut server, |server| {
+        count(server, "front_end_datagrams") == 45
+    });
+    assert_eq!(count(&server, "front_end_datagrams_ahead"), 3);
+    // After a pause of all of them the run follows, and is with them again after a window or two.
+    for trigger in 99..=110 {
+        SOURCES.iter().for_each(|source| send(*source, trigger));
+    }
+    poll_until(&mut server, |server| {
+        if !server.is_ready(RunNs(1)) {
+            return false;
+        }
+        let trigger = server.events().head().0 as u32;
+        let data = hand_on(server);
+        if trigger > 104 {
+            assert_eq!(data, vec![(vec![trigger], false); 2]);
+        }
+        trigger == 110
+    });
+    assert_eq!(server.events().silent().count(), 0);
+}
+
+#[test]
+fn what_the_kernel_drops_is_counted() {
+    let mut server = server(2);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = server.datagrams.as_ref().unwrap().local_addr().unwrap();
+    let datagram = frame(SOURCES[0], 1, &[0; 1010]);
+    // More than the kernel keeps, however much it grants.
+    for _ in 0..10_000 {
+        socket.send_to(&datagram, at).unwrap();
+    }
+    let mut received = 0;
+    while server.poll(RunNs(1)) > 0 {}
+    socket.send_to(&datagram, at).unwrap();
+    poll_until(&mut server, |server| {
+        let before = std::mem::replace(&mut received, count(server, "front_end_datagrams"));
+        before == received
+    });
+    let dropped = count(&server, "front_end_datagrams_dropped");
+    assert_eq!(received + dropped, 10_001);
+    assert!(dropped > 0);
+}
+
+#[test]
 fn a_stream_with_what_the_run_does_not_take_is_told_why_and_the_others_go_on() {
     let mut server = server(4);
     let mut good = connect(&server);
@@ -188,6 +254,7 @@ fn a_stream_with_what_the_run_does_not_take_is_told_why_and_the_others_go_on() {
         (too_long, FrameRefusal::TooLong, 3),
         (other_run, FrameRefusal::Run, 4),
         (frame(SOURCES[0], 0, &[]), FrameRefusal::TriggerZero, 0),
+        (frame(SOURCES[0], 1 << 40, &[]), FrameRefusal::Far, 1 << 40),
     ] {
         let refused = count(&server, "front_end_streams_refused");
         let mut bad = connect(&server);

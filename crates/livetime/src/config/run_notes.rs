@@ -55,14 +55,21 @@ pub(crate) fn run_notes(config: &RunConfig, processes: bool) -> Vec<String> {
     notes
 }
 
-/// Where front-ends of users send, and that they are waited for.
+/// Where front-ends of users send, and that they are waited for, though not beyond the run's time.
 fn front_ends_note(chain: &ChainConfig) -> Option<String> {
     let front_ends = chain.front_ends.as_ref()?;
     let streams = front_ends.listen.map(|at| format!("streams at {at}"));
     let datagrams = front_ends.datagrams.map(|at| format!("datagrams at {at}"));
     let places: Vec<String> = streams.into_iter().chain(datagrams).collect();
+    let end = match chain.source.triggers.duration {
+        Some(time) => {
+            format!("; the run ends {time} after its start, whether they have come or not")
+        }
+        None => String::new(),
+    };
     Some(format!(
-        "triggers are those of front-ends: {}; the first is taken when each of {} sources has sent its part",
+        "triggers are those of front-ends: {}; the first is taken when each of {} sources has sent its \
+         part{end}",
         places.join(", "),
         chain.detector_sources().len()
     ))
@@ -283,6 +290,26 @@ mod tests {
         let found = clock("256 B", "10 ms");
         assert!(found[0].contains("takes 10.2 s"), "{found:?}");
         assert_eq!(clock("64 KiB", "10 ms"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn front_ends_are_told_where_they_send_and_how_long_the_run_lasts() {
+        let note = |run: &str| {
+            let table =
+                "[[source]]\nkind = \"external\"\nlisten = \"127.0.0.1:9870\"\nqueue = 65536\n";
+            let text = LINKS.replace("[[source]]\n", table) + run;
+            let read = read(&text, &Overrides::default(), &[0, 1]);
+            let config = read.config.expect("it has no problem");
+            run_notes(&config, false).concat()
+        };
+        let by_default = note("");
+        let places =
+            "front-ends: streams at 127.0.0.1:9870; the first is taken when each of 4 sources";
+        assert!(by_default.contains(places), "{by_default}");
+        let end = "; the run ends 20.0 s after its start, whether they have come or not";
+        assert!(by_default.ends_with(end), "{by_default}");
+        let by_triggers = note("[run]\ntriggers = 5\n");
+        assert!(by_triggers.ends_with("has sent its part"), "{by_triggers}");
     }
 
     #[test]

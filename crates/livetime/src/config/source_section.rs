@@ -30,7 +30,8 @@ const KINDS: [(&str, SourceKind); 3] = [
     ("external", SourceKind::External),
 ];
 /// What an address of a socket looks like.
-const ADDRESS: &str = "an IP address and a port, such as \"127.0.0.1:9870\" or \"[::1]:9870\"";
+const ADDRESS: &str =
+    "an IP address and a port from 1 to 65535, such as \"127.0.0.1:9870\" or \"[::1]:9870\"";
 
 /// What the `[[source]]` table says beside the configuration of a source.
 #[derive(Debug, Default)]
@@ -117,14 +118,25 @@ fn read_front_ends(source: &mut Section<'_, '_>) -> FrontEndServerConfig {
         let allowed = format!("{ADDRESS}, or `datagrams` with one");
         source.require("listen", &allowed);
     }
-    config.listen = source.parsed("listen", ADDRESS, str::parse::<SocketAddr>);
-    config.datagrams = source.parsed("datagrams", ADDRESS, str::parse::<SocketAddr>);
+    config.listen = source.parsed("listen", ADDRESS, read_address);
+    config.datagrams = source.parsed("datagrams", ADDRESS, read_address);
     // What they may be is for the events themselves to say.
     if let Some(queue) = source.integer("queue", 0..=u64::from(u32::MAX)) {
         config.events.queue = queue as u32;
     }
     source.quantity("wait", &mut config.events.wait);
     config
+}
+
+/// An address that front-ends are told before the run: with port 0 the system would choose one then.
+fn read_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => {
+            Err("port 0, which no front-end could be told".to_owned())
+        }
+        Ok(address) => Ok(address),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// What our own sources draw, and when.

@@ -9,7 +9,8 @@ use livetime_trigger::MenuConfig;
 use super::*;
 use crate::chain_config::*;
 
-use crate::chain_plan::{ChainPlan, memory_bytes_least};
+use crate::chain_plan::{ChainPlan, FRONT_END, memory_bytes_least};
+use crate::front_end_server::FrontEndServerConfig;
 
 const CORES: [usize; 2] = [0, 1];
 
@@ -266,6 +267,42 @@ fn the_memory_of_a_readout_unit_grows_with_its_window_and_its_links() {
     let per_link = more / 28 / u64::from(window);
     assert!((88..112).contains(&per_link), "{per_link} B");
     assert_eq!(of_unit(2 * window, 4), 2 * of_unit(window, 4) - 8);
+}
+
+#[test]
+fn the_memory_of_front_ends_of_users_is_that_of_their_open_triggers() {
+    let config_of = |queue: u32, bytes_max: u64| {
+        let mut config = config();
+        config.source.fragment.bytes_max = ByteSize(bytes_max);
+        let mut server = FrontEndServerConfig::default();
+        server.events.queue = queue;
+        config.front_ends = Some(server);
+        config
+    };
+    let of_window = |queue: u32, bytes_max: u64| {
+        let mut config = config_of(queue, bytes_max);
+        let figures = |config: &ChainConfig| {
+            let plan = ChainPlan::new(config);
+            let here = plan.memory_bytes(|role| role == FRONT_END);
+            [here, memory_bytes_least(config)]
+        };
+        let [here, least] = figures(&config);
+        config.front_ends = None;
+        let [here_without, least_without] = figures(&config);
+        assert_eq!(here - here_without, least - least_without);
+        here - here_without
+    };
+    let sources = config().detector_sources().len() as u64;
+    assert!(sources > 1);
+    let of_place = of_window(1, 0) / sources;
+    assert!((32..64).contains(&of_place), "{of_place} B");
+    let longest = 16 << 10;
+    assert_eq!(
+        of_window(65_536, longest),
+        65_536 * sources * (longest + of_place)
+    );
+    // Values that other rules refuse are judged here as well.
+    assert_eq!(memory_bytes_least(&config_of(u32::MAX, u64::MAX)), u64::MAX);
 }
 
 #[test]
