@@ -6,6 +6,7 @@
 //! reader is locked only while the interpreter is released: a thread that waits for it can never
 //! stop the one that has it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,8 +39,8 @@ pub(crate) struct RunFile {
 
 struct State {
     reader: RunFolder,
-    /// Damaged events that were looked up; the reader lists only what it iterated over.
-    damage: DamageList,
+    /// Damaged events that were looked up, by file; the reader lists only what it iterated over.
+    damage: BTreeMap<PathBuf, DamageList>,
 }
 
 impl std::fmt::Debug for State {
@@ -55,17 +56,18 @@ impl State {
         Ok(self.reader.event_places()?.len())
     }
 
-    /// All damage known, that of events looked up included.
-    fn all_damage(&self) -> DamageList {
-        let mut all = DamageList::default();
-        self.reader
-            .damage()
-            .for_each(|(_, damage)| all.push(*damage));
-        self.damage
-            .entries()
-            .iter()
-            .for_each(|damage| all.push(*damage));
-        all
+    /// How often a checksum was wrong, in events that were looked up, too.
+    fn checksum_errors(&self) -> u64 {
+        let looked_up = self.damage.values().map(DamageList::checksum_errors);
+        looked_up.sum::<u64>() + self.reader.checksum_errors()
+    }
+
+    /// Takes note of a damaged event that was looked up in a file.
+    fn note_damage(&mut self, file: usize, damage: Damage) {
+        if let Some(file) = self.reader.files().get(file) {
+            let path = file.path().to_path_buf();
+            self.damage.entry(path).or_default().push(damage);
+        }
     }
 
     /// Calls `push` with each whole event of a range, and notes the damaged ones.
@@ -77,14 +79,14 @@ impl State {
         for index in range {
             // Another thread may have refreshed the file; its events only grow.
             let place = self.reader.event_places()?.get(index);
-            let Some(trigger) = place.map(|place| place.trigger) else {
+            let Some(place) = place.copied() else {
                 break;
             };
-            match self.reader.event(trigger) {
+            match self.reader.event(place.trigger) {
                 Ok(Some(event)) => push(&event),
                 Ok(None) => {}
                 Err(ReadError::Io(error)) => return Err(error),
-                Err(ReadError::Damaged { damage, .. }) => self.damage.push(damage),
+                Err(ReadError::Damaged { damage, .. }) => self.note_damage(place.file, damage),
             }
         }
         Ok(())
@@ -95,7 +97,7 @@ impl State {
         let events = self.event_count()? as u64;
         let doubled = self.reader.events_doubled()?;
         let lacks = (self.reader.end()).is_some_and(|end| !end.has_stored(events, doubled));
-        Ok(!lacks && self.damage.total() == 0 && self.reader.events_damaged() == 0)
+        Ok(!lacks && self.damage.is_empty() && self.reader.events_damaged() == 0)
     }
 
     /// As `livetime inspect` judges, from what is known without reading every chunk: damage on which no
@@ -112,7 +114,7 @@ impl State {
         if !self.has_all_events()? {
             condition |= Condition::INCOMPLETE;
         }
-        if self.all_damage().checksum_errors() > 0 {
+        if self.checksum_errors() > 0 {
             condition |= Condition::TAINTED;
         }
         Ok(condition)
@@ -204,7 +206,7 @@ fn open_state(path: &Path) -> PyResult<State> {
         .map_err(|error| os_error(path, &error))?;
     Ok(State {
         reader,
-        damage: DamageList::default(),
+        damage: BTreeMap::new(),
     })
 }
 
@@ -274,32 +276,25 @@ impl RunFile {
     fn damage(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, String)>> {
         self.with_state(py, |state| {
             let several = state.reader.file_count() > 1;
-            let of_files = state.reader.damage().map(|(path, damage)| {
-                let file = path.file_name().filter(|_| several);
-                let file = file.map_or(String::new(), |n| format!("{}: ", n.to_string_lossy()));
-                (*damage, file)
-            });
-            // Of an event the index tells the bytes of its words, and who iterates those of its message.
-            let is_listed = |damage: &Damage| {
-                let mut listed = state.reader.damage().map(|(_, listed)| listed);
-                listed.any(|l| (l.offset, l.reason) == (damage.offset, damage.reason))
-            };
-            let looked_up = state.damage.entries().iter();
-            let looked_up = looked_up
-                .filter(|damage| !is_listed(damage))
-                .map(|damage| (*damage, String::new()));
-            let mut seen = DamageList::default();
             let mut rows = Vec::new();
-            for (damage, file) in of_files.chain(looked_up) {
-                let before = seen.total();
-                seen.push(damage);
-                if seen.total() > before {
-                    rows.push((
-                        damage.offset,
-                        damage.bytes,
-                        format!("{file}{}", damage.reason),
-                    ));
-                }
+            for file in state.reader.files() {
+                let name = file.path().file_name().filter(|_| several);
+                let name = name.map_or(String::new(), |n| format!("{}: ", n.to_string_lossy()));
+                let listed = file.reader().damage().entries();
+                // Of an event the index tells the bytes of its words, and who iterates those of its message.
+                let is_listed = |damage: &&Damage| {
+                    let same = |l: &Damage| (l.offset, l.reason) == (damage.offset, damage.reason);
+                    listed.iter().any(same)
+                };
+                let looked_up = state.damage.get(file.path()).into_iter();
+                let looked_up = looked_up.flat_map(DamageList::entries);
+                let all = listed
+                    .iter()
+                    .chain(looked_up.filter(|damage| !is_listed(damage)));
+                rows.extend(all.map(|damage| {
+                    let text = format!("{name}{}", damage.reason);
+                    (damage.offset, damage.bytes, text)
+                }));
             }
             // A file that is not there has neither place nor length.
             let lacking = state.reader.files_lacking().into_iter();
@@ -324,10 +319,25 @@ impl RunFile {
     fn shortfall(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with_state(py, |state| {
             state.reader.rewind();
-            while state.reader.next_event()?.is_some() {}
-            state.reader.rewind();
-            Ok(state.reader.shortfall().map(|lacking| lacking.to_string()))
-        })
+            Ok(())
+        })?;
+        let go_on = |state: &mut State| {
+            for _ in 0..EVENTS_PER_SIGNAL_CHECK {
+                if state.reader.next_event()?.is_none() {
+                    state.reader.rewind();
+                    return Ok(Some(state.reader.shortfall()));
+                }
+            }
+            Ok(None)
+        };
+        loop {
+            // Who handles a signal may use the run, even to go through all events, too: then they are
+            // read once more from the first on.
+            py.check_signals()?;
+            if let Some(lacking) = self.with_state(py, go_on)? {
+                return Ok(lacking.map(|lacking| lacking.to_string()));
+            }
+        }
     }
 
     /// The begin-of-run record as JSON.

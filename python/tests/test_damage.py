@@ -300,6 +300,26 @@ def test_a_file_that_cannot_be_read_is_left_out_and_named(sample, copy_of):
     assert "cannot be read: events.z.mcap (" in run.shortfall()
 
 
+def test_equal_damage_of_two_files_is_listed_of_each(sample, copy_of):
+    data = bytearray(sample.data)
+    data[data.index((0x4C544556).to_bytes(4, "little"), len(data) // 2) + 400] ^= 4
+    # Nothing tells then that the second one is a copy of the first.
+    data[data.index(b"livetime.run-begin/1")] ^= 1
+    directory = copy_of(bytes(data))
+    (directory / "events.z.mcap").write_bytes(data)
+    run = livetime.open(directory)
+    for read in (run.events, run.shortfall):
+        read()
+        of_file = {}
+        for offset, size, reason in run.damage:
+            file, _, why = reason.partition(": ")
+            of_file.setdefault(file, []).append((offset, size, why))
+        # No place is listed twice, and none without its file.
+        assert set(of_file) == {"events.mcap", "events.z.mcap"}
+        assert all(len(set(listed)) == len(listed) for listed in of_file.values())
+    assert of_file["events.mcap"] == of_file["events.z.mcap"]
+
+
 def test_a_path_need_not_be_text(sample, tmp_path):
     directory = tmp_path / os.fsdecode(b"nu\xff")
     try:

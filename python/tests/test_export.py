@@ -54,6 +54,38 @@ def test_every_event_comes_back(run, tmp_path, name, fragments):
     assert not list(tmp_path.glob("*.part*"))
 
 
+@pytest.mark.parametrize("name", ["out.root", "out.parquet"])
+def test_a_step_has_no_more_events_than_their_fragments_allow(run, tmp_path, monkeypatch, name):
+    sizes = run.events()["bytes"].astype(int)
+    # As if the events were large: a step of 700 is too much at once.
+    most = 500 * int(sizes.mean())
+    allowed = {**livetime.Run.fragments.__kwdefaults__, "bytes_max": most}
+    monkeypatch.setattr(livetime.Run.fragments, "__kwdefaults__", allowed)
+    monkeypatch.setattr(table, "BATCH_BYTES_MAX", most)
+    done = [0]
+    livetime.export(
+        run,
+        tmp_path / name,
+        fragments=True,
+        step=700,
+        progress=lambda now, total: done.append(now),
+    )
+    assert done[-1] == len(run)
+    steps = [sizes[first:last] for first, last in zip(done, done[1:])]
+    assert all(0 < step.sum() <= most for step in steps)
+    # Not one by one either.
+    assert len(steps) < 20
+    assert differing_events(run, livetime.read_export(tmp_path / name), step=700) == 0
+
+
+def test_an_event_that_is_too_large_for_a_step_is_one_alone(run, monkeypatch):
+    monkeypatch.setattr(table, "BATCH_BYTES_MAX", 1)
+    batches = list(table.batches(run, 700, True, 5))
+    assert [batch["trigger"].tolist() for batch in batches] == [
+        [trigger] for trigger in run.events(0, 5)["trigger"].tolist()
+    ]
+
+
 def test_a_difference_would_be_seen(run, tmp_path):
     livetime.export(run, tmp_path / "out.parquet")
     again = livetime.read_export(tmp_path / "out.parquet")

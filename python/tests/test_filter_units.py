@@ -489,6 +489,66 @@ def test_fragments_can_be_copied_and_kept_and_bins_of_one_unit_are_named(tmp_pat
     assert taken.summary.get("histograms_not_summed", []) == named
 
 
+def test_a_life_is_killed_only_for_the_request_that_it_works_on(monkeypatch):
+    ready, there = os.pipe()
+    os.write(there, b"x")
+    # Of the life before, of a request that is answered, and of the one in work.
+    orders = [["kill", 1, 9], ["kill", 2, 6], ["kill", 2, 7]]
+
+    class Control:
+        def fileno(self):
+            return ready
+
+        def recv(self, size):
+            order = orders.pop(0)
+            if not orders:
+                os.read(ready, 1)
+            return json.dumps(order).encode()
+
+    left, kill = [], filter_worker._kill
+
+    def note(pid):
+        left.append(len(orders))
+        kill(pid)
+
+    monkeypatch.setattr(filter_worker, "_kill", note)
+    supervisor = object.__new__(filter_worker._Supervisor)
+    supervisor._control = Control()
+    life = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1)
+    how = supervisor._watch(life.pid, 2, np.array([7], np.uint64))
+    assert how == "signal: 9 (SIGKILL)"
+    # By the order, and once more what it has forked.
+    assert set(left) == {0}
+    life.stdin.close()
+    life.wait()
+    os.close(ready)
+    os.close(there)
+
+
+#: What a file may do to the whole process, and numbers as numpy has them.
+OWN_WAYS = """
+    import socket
+    import numpy as np
+    import livetime
+
+    socket.setdefaulttimeout(1e-6)
+
+    @livetime.filter(batch=np.int64(32))
+    def select(events):
+        return np.ones(len(events), bool)
+"""
+
+
+def test_a_file_with_ways_of_its_own_costs_no_life_and_no_run(tmp_path):
+    bench = Bench(tmp_path)
+    (tmp_path / "my_filter.py").write_text(textwrap.dedent(OWN_WAYS))
+    bench.configure()
+    taken = bench.take("out")
+    assert taken.run.condition == "GOOD", taken.said
+    assert taken.details["filter.deaths"] == 0
+    assert len(taken.run) == taken.counts["events_built"] > 0
+
+
 def test_columns_and_tags_of_a_filter_unit(tmp_path):
     bench = Bench(tmp_path)
     bench.configure("everything", 'streams = ["z", "rest", "fired"]')
@@ -547,7 +607,10 @@ def test_columns_of_events_that_come_over_streams(tmp_path):
         ("leaving.py", "select", "SystemExit"),
         ("half.py", "select", "no file \\udcff"),
         ("colour.py", "select", "no \\x1b[31mred"),
-        ("number.py", "select", "is a int, expected a function"),
+        ("number.py", "select", "number.py: 'select' is a int, expected a function"),
+        # An error of the file itself has the line on which it is.
+        ("sum.py", "select", "limit = None + 1"),
+        ("name.py", "select", "line 2, in <module>"),
     ],
 )
 def test_a_filter_that_does_not_load_starts_no_run(tmp_path, file, function, expected):
@@ -557,6 +620,8 @@ def test_a_filter_that_does_not_load_starts_no_run(tmp_path, file, function, exp
     (tmp_path / "half.py").write_text("raise RuntimeError('no file \\udcff')\n")
     (tmp_path / "colour.py").write_text("raise RuntimeError('no \\x1b[31mred')\n")
     (tmp_path / "number.py").write_text("select = 3\n")
+    (tmp_path / "sum.py").write_text("limit = None + 1\n")
+    (tmp_path / "name.py").write_text("import numpy as np\ntable = np.lod('table.npy')\n")
     bench.configure(function, file=file)
     refused = bench.program("run", "run.toml", "--triggers", "10", "--out", "out")
     assert refused.returncode == 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import livetime
+from livetime import filters
 
 # The sample has flagged fragments on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::livetime.DataWarning")
@@ -95,6 +96,26 @@ def test_failing_events_are_found_and_kept_apart(run):
     # A batch that failed has filled nothing: every good event is there once.
     assert replayed.histograms["seen"].total() == 2996
     assert "4 failed" in str(replayed)
+
+
+def test_time_in_a_filter_counts_once_and_a_failure_stands_for_itself(run, monkeypatch):
+    now = [0]
+    monkeypatch.setattr(filters.time, "perf_counter", lambda: now[0])
+    bad = int(run.events()["trigger"][100])
+
+    @livetime.filter(batch=256)
+    def slow(events):
+        now[0] += 1
+        if bad in events.events["trigger"]:
+            raise ValueError(f"{len(events)} events")
+        return np.ones(len(events), bool)
+
+    replayed = livetime.replay(run, slow, stop=512)
+    # Two batches, and two halves of each of 256, 128, .. 2 events.
+    assert replayed.filter_seconds == replayed.seconds == 2 + 2 * 8
+    [failed] = replayed.failed
+    assert failed.reason == "ValueError: 1 events"
+    assert "During handling" not in failed.traceback and "256 events" not in failed.traceback
 
 
 def test_only_an_exception_is_an_event_failure(run):
@@ -310,6 +331,11 @@ def test_options_of_a_filter():
     assert (made.batch, made.wait_ms, made.name) == (16, 2000.0, "slow")
     assert livetime.filter(wait=0.5)(len).wait_ms == 0.5
     assert heavy.name == "heavy" and heavy.batch == 256
+    # What is told to the filter unit is a number of Python's own.
+    assert type(livetime.filter(batch=np.int64(256))(len).batch) is int
+    for batch in (True, np.True_, 2.0, "2"):
+        with pytest.raises(TypeError):
+            livetime.filter(batch=batch)
     for options in ({"batch": 0}, {"batch": 65_537}, {"wait": "5 minutes"}, {"wait": -1}):
         with pytest.raises(ValueError, match="expected"):
             livetime.filter(**options)

@@ -132,6 +132,35 @@ def test_what_an_export_writes_is_read_again(tmp_path, sample):
         livetime.import_events(tmp_path / "x.csv", tmp_path / "out.csv")
 
 
+def test_numbers_of_events_of_a_csv_export_are_kept_whole(tmp_path):
+    large = [2**32 + 5, 2**64 - 1]
+    events = "".join(f"{trigger},0,1\n" for trigger in large)
+    (tmp_path / "x.csv").write_text(f"trigger,mask_low,objects\n{events}")
+    objects = "".join(f"{trigger},{row},1,9,0,0,1\n" for row, trigger in enumerate(large))
+    (tmp_path / "x.objects.csv").write_text(f"trigger,row,kind,pt,eta,phi,charge\n{objects}")
+    livetime.import_events(tmp_path / "x.csv", tmp_path / "out.csv")
+    rows = (tmp_path / "out.csv").read_text().splitlines()[1:]
+    assert [int(row.split(",")[1]) for row in rows] == large
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (["Muon_pt", "Muon_eta"], "tree Events has Muon_pt and lacks Muon_phi"),
+        (["Jet_pt", "Muon_pt", "Muon_phi"], "has Muon_pt, Jet_pt and lacks Muon_eta, Jet_eta, Jet_phi"),
+        (["Muon_Px", "Muon_Pz"], "tree Events has Muon_Px and lacks Muon_Py"),
+        (["object_pt", "object_eta"], "lacks object_kind, object_phi, object_charge"),
+    ],
+)
+def test_columns_that_lack_are_named(tmp_path, columns, said):
+    with uproot.recreate(tmp_path / "in.root") as file:
+        lists = ak.Array([[30.0], [20.0]])
+        file.mktree("Events", {name: lists.type.content for name in columns})
+        file["Events"].extend({name: lists for name in columns})
+    with pytest.raises(livetime.SampleError, match=said):
+        livetime.import_events(tmp_path / "in.root", tmp_path / "out.csv")
+
+
 def test_columns_have_one_name_each_and_rows_have_all_of_them(tmp_path):
     head = "Run,Event,PID1,pt1,eta1,phi1,Q1"
     for text, said in [

@@ -5,10 +5,12 @@ import json
 import os
 import socket
 import subprocess
+import threading
 
 import pytest
 
 import livetime
+from livetime import live_run
 from program import PROGRAM, ROOT, needs_program
 
 
@@ -106,6 +108,80 @@ def test_what_is_no_text_and_no_name_is_refused_before_it_is_sent(tmp_path):
         with pytest.raises(BlockingIOError):
             sent.append(control.accept())
     assert sent == []
+
+
+@pytest.fixture
+def listening(tmp_path):
+    """A socket at which a run would take orders, and what gives orders to it."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as control:
+        place = os.open(folder, os.O_RDONLY)
+        control.bind(f"/proc/self/fd/{place}/control")
+        os.close(place)
+        control.listen()
+        yield control, livetime.LiveRun(folder)
+
+
+def answering(control, answer):
+    """Answers the next order, and hangs up."""
+
+    def serve():
+        stream, _ = control.accept()
+        with stream:
+            while stream.recv(65536):
+                pass
+            stream.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "run has ended, and did not answer"),
+        (b"ok: paus", "the answer of the run in .*run was cut off"),
+        (b'ok: {"schema": "livetime.st', "the answer of the run in .*run was cut off"),
+        (b"error: it is paus", "the answer of the run in .*run was cut off"),
+        (b"well\n", "answered 'well'"),
+        (b"error: it is paused already\n", "^it is paused already$"),
+        (b"ok: 5\n", "answered '5', which is no status"),
+    ],
+)
+def test_only_a_whole_answer_is_one(listening, answer, said):
+    control, live = listening
+    thread = answering(control, answer)
+    with pytest.raises(livetime.OrderError, match=said):
+        live.status()
+    thread.join()
+
+
+def test_an_answer_is_heard_though_the_order_was_not(listening, monkeypatch):
+    control, live = listening
+
+    plain = socket.socket
+
+    class Late(plain):
+        def sendall(self, data):
+            # The run takes no more orders, says so and is gone.
+            stream, _ = control.accept()
+            with stream:
+                plain.sendall(stream, b"error: the run has ended\n")
+            plain.sendall(self, data)
+
+    monkeypatch.setattr(live_run.socket, "socket", Late)
+    with pytest.raises(livetime.OrderError, match="^the run has ended$"):
+        live.pause()
+
+
+def test_a_run_that_took_an_order_and_says_nothing_is_there(listening, monkeypatch):
+    _, live = listening
+    monkeypatch.setattr(live_run, "PATIENCE_S", 0.01)
+    with pytest.raises(livetime.OrderError, match="run did not answer: timed out") as raised:
+        live.pause()
+    assert "no run takes orders" not in str(raised.value)
 
 
 def test_a_run_that_begins_has_not_ended(tmp_path):

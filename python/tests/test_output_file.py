@@ -153,6 +153,19 @@ def test_a_name_that_is_taken_at_the_last_moment_is_not_replaced(
     assert (tmp_path / "out.objects.csv").read_text() == "mine"
 
 
+def test_a_name_that_was_kept_for_a_file_is_free_again_if_it_cannot_have_it(
+    run, tmp_path, monkeypatch
+):
+    def fails(*_, **__):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(output_file.os, "link", fails)
+    monkeypatch.setattr(output_file.os, "replace", fails)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        livetime.export(run, tmp_path / "out.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_appears_and_is_no_plain_file_stays_even_with_overwrite(run, tmp_path):
     def appears(done, total):
         os.mkfifo(tmp_path / "out.h5")

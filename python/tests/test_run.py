@@ -233,6 +233,55 @@ def test_what_handles_a_signal_may_use_the_run(tmp_path, make_sample):
     subprocess.run(command, check=True)
 
 
+_INTERRUPTED = """
+import faulthandler, itertools, os, signal, sys, threading, livetime
+
+faulthandler.dump_traceback_later(60, exit=True)
+run = livetime.open(sys.argv[1])
+assert run.shortfall() is None
+
+class Heard(Exception):
+    pass
+
+def hear(*_):
+    raise Heard
+
+signal.signal(signal.SIGUSR1, hear)
+main = threading.main_thread().ident
+there, begun = os.pipe()
+
+def send():
+    while os.read(there, 1) == b"x":
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+sender = threading.Thread(target=send)
+sender.start()
+results = []
+while len(results) != 1:
+    results = []
+    steps = itertools.chain(
+        itertools.starmap(os.write, [(begun, b"x")]),
+        itertools.starmap(run._native.shortfall, [()]),
+    )
+    try:
+        # No line of Python, in which a signal would be heard, is between the two steps.
+        results.extend(steps)
+        while True:
+            pass
+    except Heard:
+        pass
+os.write(begun, b"e")
+sender.join()
+assert run.shortfall() is None
+"""
+
+
+def test_a_signal_ends_the_reading_of_a_whole_run(tmp_path, make_sample):
+    make_sample(tmp_path / "run", 10_000)
+    command = [sys.executable, "-c", _INTERRUPTED, str(tmp_path / "run")]
+    subprocess.run(command, check=True)
+
+
 def test_a_run_can_be_sent_to_another_process(run):
     again = pickle.loads(pickle.dumps(run))
     assert again.number == run.number

@@ -242,6 +242,57 @@ def test_a_subscription_that_was_ended_gives_what_it_holds_and_then_the_error(tm
         process.wait()
 
 
+def first_of_loop(listener):
+    for record in listener:
+        return np.array([record])
+
+
+def first_of_asyncio(listener):
+    async def first():
+        async for record in listener:
+            return np.array([record])
+
+    return asyncio.run(first())
+
+
+def rest_by_read(listener):
+    return [listener.read(timeout=30)]
+
+
+def rest_by_few(listener):
+    return [listener.read(most, timeout=30) for most in (0, 33, 33, 33)]
+
+
+def rest_by_asyncio(listener):
+    async def look(most):
+        return await asyncio.wait_for(listener.read_async(most), 30)
+
+    return [asyncio.run(look(most)) for most in (1, 98)]
+
+
+@pytest.mark.parametrize("first", [first_of_loop, first_of_asyncio])
+@pytest.mark.parametrize("rest", [rest_by_read, rest_by_few, rest_by_asyncio])
+def test_a_loop_that_is_left_leaves_the_rest_to_the_next_look(tmp_path, first, rest):
+    socket = str(tmp_path / "t.sock")
+    process = serve(socket, "--virtual", "1000000000000")
+    try:
+        control = timing.Control(socket)
+        with timing.Listener([timing.group(9)], address=socket) as listener:
+            start = control.time() + 10_000_000
+            control.play([(timing.group(9).id, n, start + 1000 * n) for n in range(100)])
+            control.advance_clock(start + 1_000_000)
+            # All are there at once for the first look.
+            while sum(sink["delivered"] for sink in control.status()["sinks"]) < 100:
+                pass
+            arrays = [first(listener), *rest(listener)]
+        assert np.concatenate(arrays)["param"].tolist() == list(range(100))
+        with pytest.raises(livetime.LivetimeError, match="the listener is closed"):
+            listener.read()
+    finally:
+        process.kill()
+        process.wait()
+
+
 def conditions(control):
     return [c for sink in control.status()["sinks"] for c in sink["conditions"]]
 

@@ -64,6 +64,15 @@ def test_mistakes_are_named():
         design("t")
 
 
+def test_a_function_is_not_asked_for_what_no_waveform_can_be():
+    def never(times):
+        raise AssertionError("it was called")
+
+    for duration in (1e12, 3600.001, 0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(livetime.LivetimeError, match="more than 0 s and at most 3600 s"):
+            design(never, duration)
+
+
 def test_plot_shows_curve_and_bound():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -10,12 +10,12 @@ use livetime_node::python_filter::batch_filter::BatchBounds;
 use livetime_node::python_filter::interpreter::Surroundings;
 use livetime_node::python_filter::{BatchFilter, BatchRow, BatchVerdict, PythonConfig};
 use livetime_shm::Doorbell;
-use livetime_wire::{RunNs, TriggerNumber};
+use livetime_wire::{DurationNs, RunNs, TriggerNumber};
 
 const BATCH: u64 = 4;
 /// What the script does with requests follows.
 const INTERPRETER: &str = r#"#!/usr/bin/env python3
-import array, json, os, socket, struct, sys
+import array, json, mmap, os, socket, struct, sys
 
 control = socket.socket(fileno=os.dup(0))
 control.send(json.dumps(["loaded", {"batch": 4, "wait_ms": 5}]).encode())
@@ -58,6 +58,15 @@ if sys.argv[-1].startswith("stillborn"):
         say("died", "exit status: 1")
         life += 1
         say("life", life)
+if sys.argv[-1] == "late":
+    # Answers as it is killed for that, and has begun what was asked ahead.
+    first, second = asked(), asked()
+    order = json.loads(control.recv(256))
+    (done if order == ["kill", 1, first[4]] else failed)(first)
+    with mmap.mmap(descriptors[1], 0) as arena:
+        arena[given["in_work"] : given["in_work"] + 8] = struct.pack("<Q", second[4])
+    say("died", "signal: 9 (SIGKILL)")
+    say("life", 2)
 if sys.argv[-1] == "ahead":
     # Answers to a question only when it knows the next.
     while True:
@@ -72,6 +81,14 @@ while True:
 
 /// A filter with that interpreter, and the folder in which it lies.
 fn filter(function: &str) -> Option<(BatchFilter, tempfile::TempDir)> {
+    filter_within(function, None)
+}
+
+/// The same, with a limit of its time.
+fn filter_within(
+    function: &str,
+    time_limit: Option<DurationNs>,
+) -> Option<(BatchFilter, tempfile::TempDir)> {
     if Command::new("python3").arg("--version").output().is_err() {
         println!("SKIPPED: there is no python3");
         return None;
@@ -80,10 +97,11 @@ fn filter(function: &str) -> Option<(BatchFilter, tempfile::TempDir)> {
     let script = folder.path().join("interpreter");
     std::fs::write(&script, INTERPRETER).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let config = PythonConfig {
+    let mut config = PythonConfig {
         interpreter: script,
         ..PythonConfig::new("filter.py".into(), function.to_owned())
     };
+    config.time_limit = time_limit.unwrap_or(config.time_limit);
     let bounds = BatchBounds {
         sources: 1,
         event_words: 16,
@@ -166,6 +184,25 @@ fn a_failing_event_is_found_with_another_batch_asked_about() {
         2 * BATCH - 1,
         "the failed one is in no histogram"
     );
+}
+
+#[test]
+fn a_request_that_was_begun_as_another_is_over_its_limit_is_asked_again() {
+    let Some((mut filter, _folder)) = filter_within("late", Some(DurationNs(1))) else {
+        return;
+    };
+    fill(&mut filter, 1);
+    fill(&mut filter, 1 + BATCH);
+    // It is asked about both batches.
+    assert_eq!(filter.poll(RunNs(0)) + filter.poll(RunNs(0)), 2);
+    filter.poll(RunNs(2));
+    for _ in 0..2 {
+        assert_eq!(judged(&mut filter), [false; BATCH as usize]);
+    }
+    let counts = filter.counts();
+    // Neither is taken in halves.
+    assert_eq!((counts.requests, counts.events), (2, 2 * BATCH));
+    assert_eq!((counts.deaths, counts.over_time, counts.failed), (1, 0, 0));
 }
 
 #[test]

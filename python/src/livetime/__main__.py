@@ -32,7 +32,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     exporting.add_argument("--format", choices=sorted(FORMATS))
     exporting.add_argument("--fragments", action="store_true", help="with the words of fragments")
     exporting.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
-    exporting.add_argument("--step", type=int, default=10_000, help="events in memory at a time")
+    exporting.add_argument("--step", type=int, default=10_000, help="most events in memory at a time")
     exporting.add_argument(
         "--verify", action="store_true", help="read the file back and compare each event"
     )

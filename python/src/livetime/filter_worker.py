@@ -31,6 +31,7 @@ import awkward as ak
 import numpy as np
 import numpy.typing as npt
 
+from ._native import LivetimeError
 from .filters import (
     TRACEBACK_MAX,
     EventBatch,
@@ -47,7 +48,7 @@ from .filters import (
 from .filters import filter as make_filter
 from .run import EVENT_DTYPE, _jagged_records
 
-PROTOCOL = 2
+PROTOCOL = 3
 #: The other side maps what it gives at multiples of this.
 REGION_STEP = 2 << 20
 #: Most descriptors that come with one packet.
@@ -309,6 +310,10 @@ class _Life:
         self._data.send(ANSWER.pack(FAILED, sequence) + document.encode())
 
 
+class LoadError(LivetimeError):
+    """A file without such a filter."""
+
+
 class _Supervisor:
     """Loads the filter and keeps a life of it going."""
 
@@ -326,12 +331,14 @@ class _Supervisor:
     def run(self, file: str, function: str, kept: Optional[str]) -> int:
         try:
             chosen = load(file, function, kept)
+            self._say("loaded", {"batch": chosen.batch, "wait_ms": chosen.wait_ms})
         except BaseException as error:
             self._say("refused", _where(error, file)[:TRACEBACK_MAX])
             return 1
-        self._say("loaded", {"batch": chosen.batch, "wait_ms": chosen.wait_ms})
         given, descriptors = self._receive_begin()
         data = socket.socket(fileno=descriptors[0])
+        # The file may have set another default, and a life waits for requests as long as it takes.
+        data.settimeout(None)
         memory = _Memory(given, descriptors[1:])
         number = 0
         while True:
@@ -345,7 +352,7 @@ class _Supervisor:
                 _Life(chosen, memory, given, data, number).serve()
             _set_group(pid)
             self._say("life", number)
-            how = self._watch(pid)
+            how = self._watch(pid, number, memory.array(given["in_work"], 1, np.uint64))
             # Nobody reads what was asked of it: that is asked again of the next.
             _drain(data)
             self._say("died", how)
@@ -369,7 +376,7 @@ class _Supervisor:
             sys.exit(1)
         return given, descriptors
 
-    def _watch(self, pid: int) -> str:
+    def _watch(self, pid: int, number: int, in_work: npt.NDArray[np.uint64]) -> str:
         """Waits for the end of a life, and brings it about when told so; says how it ended."""
         watched = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
         while True:
@@ -378,10 +385,14 @@ class _Supervisor:
             ready, _, _ = select.select(sources, [], [], None if watched is not None else 0.01)
             if self._control in ready:
                 packet = self._control.recv(256)
-                _kill(pid)
                 if not packet:
+                    _kill(pid)
                     os.waitpid(pid, 0)
                     os._exit(0)
+                _what, life, sequence = json.loads(packet)
+                # Not for what a life before it did, nor for a request that is answered.
+                if life == number and int(in_work[0]) <= sequence:
+                    _kill(pid)
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if watched is not None:
                     os.close(watched)
@@ -438,7 +449,7 @@ def _drain(data: socket.socket) -> None:
 
 def _where(error: BaseException, file: str) -> str:
     """An error of a filter's file with the lines of the file that led to it."""
-    if isinstance(error, (FileNotFoundError, AttributeError, TypeError)) and error.args:
+    if isinstance(error, LoadError):
         return f"{file}: {error}"
     return traceback_of(error).strip()
 
@@ -446,18 +457,19 @@ def _where(error: BaseException, file: str) -> str:
 def load(file: str, function: str, kept: Optional[str] = None) -> Filter:
     """The filter `function` of a Python file: a `livetime.Filter`, or a function to make one of.
 
-    With `kept`, a copy of the file, that is what is loaded under the file's name.
+    With `kept`, a copy of the file, that is what is loaded under the file's name. Raises LoadError where
+    there is no such file or filter, and whatever the file raises.
     """
     module = _module(file, kept)
     found: Any = getattr(module, function, None)
     if found is None:
         names = [name for name, value in vars(module).items() if isinstance(value, Filter)]
         known = f"; its filters are {', '.join(names)}" if names else ""
-        raise AttributeError(f"there is no {function!r} in it{known}")
+        raise LoadError(f"there is no {function!r} in it{known}")
     if isinstance(found, Filter):
         return found
     if not callable(found):
-        raise TypeError(f"{function!r} is a {type(found).__name__}, expected a function")
+        raise LoadError(f"{function!r} is a {type(found).__name__}, expected a function")
     chosen: Callable[..., Any] = found
     return make_filter(chosen)
 
@@ -465,12 +477,12 @@ def load(file: str, function: str, kept: Optional[str] = None) -> Filter:
 def _module(file: str, kept: Optional[str]) -> ModuleType:
     path = Path(file).absolute()
     if kept is None and not path.is_file():
-        raise FileNotFoundError("there is no such file")
+        raise LoadError("there is no such file")
     # Beside it may lie what it imports.
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise TypeError("it is no Python file; its name ends in .py")
+        raise LoadError("it is no Python file; its name ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     if kept is None:

@@ -360,7 +360,8 @@ def filter(
     The function returns a numpy array with one bool per event, or a dictionary of such arrays by
     stream. `batch` is the most events it gets at once (1 to 65536), `wait` how long events wait for
     a full batch (a number in ms or "5 ms", "2 s", at most 10 s). Raises TypeError for what is no
-    function and a name that is no text, ValueError for other numbers::
+    function, a name that is no text and a `batch` that is no whole number, ValueError for other
+    numbers::
 
         @livetime.filter(batch=256)
         def dimuon(events):
@@ -372,7 +373,11 @@ def filter(
         raise TypeError(f"a filter is made of a function, not of {function!r}")
     if name is not None and not isinstance(name, str):
         raise TypeError(f"name of a filter is {name!r}, expected a text")
-    if operator.index(batch) not in range(1, 65_537):
+    if isinstance(batch, bool):
+        raise TypeError(f"batch is {batch}, expected a number of events")
+    # A number of Python's own, of numpy's or any others.
+    batch = operator.index(batch)
+    if batch not in range(1, 65_537):
         raise ValueError(f"batch is {batch}, expected 1 to 65536")
     wait_ms = _milliseconds(wait)
 
@@ -552,24 +557,33 @@ class _Replaying:
             else:
                 self._damaged.append(start)
             return
-        begun = time.perf_counter()
-        try:
-            verdict = self._filter(events)
-        except (FilterError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
+        verdict = self._judge(events)
+        if isinstance(verdict, BaseException):
             if stop - start > 1:
+                # It holds the columns of all of them.
+                del verdict, events
                 self._take_halves(start, stop)
             else:
-                self._fail(start, error)
+                self._fail(start, verdict)
             return
-        finally:
-            self._filter_seconds += time.perf_counter() - begun
         events._commit()
         rows = slice(start - self._first, stop - self._first)
         self._keep[rows] = verdict.keep
         for tag, mask in verdict.tags.items():
             self._tags.setdefault(tag, np.zeros(len(self._keep), bool))[rows] = mask
+
+    def _judge(self, events: EventBatch) -> Union[Verdict, BaseException]:
+        """What the filter says of some events, or how it failed on them: returned, so that nothing is
+        raised while it is handled, and the clock stands still before the next events are taken."""
+        begun = time.perf_counter()
+        try:
+            return self._filter(events)
+        except (FilterError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            return error
+        finally:
+            self._filter_seconds += time.perf_counter() - begun
 
     def _take_halves(self, start: int, stop: int) -> None:
         middle = (start + stop) // 2

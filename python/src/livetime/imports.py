@@ -193,7 +193,10 @@ def _tree_rows(source: Path, tree: Optional[str], step: int) -> Iterator[_Row]:
                 table = file[name]
             except uproot.exceptions.KeyInFileError as error:
                 raise SampleError(f"{source}: no tree {name}") from error
-            fields = _fields(table)
+            try:
+                fields = _fields(table)
+            except ValueError as error:
+                raise SampleError(f"{source}: tree {name} {error}") from error
             if fields is None:
                 continue
             for first in range(0, table.num_entries, step):
@@ -217,7 +220,10 @@ class _Fields(NamedTuple):
 
 
 def _fields(table: Any) -> Optional[_Fields]:
-    """How to read a table, if it has objects that are known."""
+    """How to read a table, if it has objects that are known.
+
+    Raises ValueError if it has not all that is needed of them.
+    """
     if not hasattr(table, "num_entries") or not hasattr(table, "keys"):
         return None
     keys = set(table.keys())
@@ -227,6 +233,7 @@ def _fields(table: Any) -> Optional[_Fields]:
     cartesian = [name for name in COLLECTIONS if f"{name}_Px" in keys]
     if exported is not None:
         parts = [f"{exported}{name}" for name in ("kind", "pt", "eta", "phi", "charge")]
+        _expect([(f"{exported}pt", parts)], keys)
 
         def of_kinds(arrays: dict[str, Any], at: int) -> list[_Object]:
             columns = (arrays[part][at].tolist() for part in parts)
@@ -239,6 +246,7 @@ def _fields(table: Any) -> Optional[_Fields]:
         by_name = {
             name: [f"{name}_{part}" for part in ("pt", "eta", "phi", "charge")] for name in nano
         }
+        _expect([(parts[0], parts[:3]) for parts in by_name.values()], keys)
         wanted = [part for parts in by_name.values() for part in parts if part in keys]
 
         def of_nano(arrays: dict[str, Any], at: int) -> list[_Object]:
@@ -255,6 +263,7 @@ def _fields(table: Any) -> Optional[_Fields]:
         by_name = {
             name: [f"{name}_{part}" for part in ("Px", "Py", "Pz", "Charge")] for name in cartesian
         }
+        _expect([(parts[0], parts[:3]) for parts in by_name.values()], keys)
         wanted = [part for parts in by_name.values() for part in parts if part in keys]
 
         def of_momenta(arrays: dict[str, Any], at: int) -> list[_Object]:
@@ -274,6 +283,15 @@ def _fields(table: Any) -> Optional[_Fields]:
         numbered = sorted(_numbered(keys, places))
         return _fields_of(numbers, numbered, lambda a, at: _numbered_objects(a, places, at))
     return None
+
+
+def _expect(collections: list[tuple[str, list[str]]], keys: set[str]) -> None:
+    """Holds the branches that each collection needs beside the one it is known by against those that
+    are there."""
+    lacking = [(of, part) for of, parts in collections for part in parts if part not in keys]
+    if lacking:
+        known = ", ".join(dict.fromkeys(of for of, _ in lacking))
+        raise ValueError(f"has {known} and lacks {', '.join(part for _, part in lacking)}")
 
 
 def _charges(arrays: dict[str, Any], column: str, at: int, count: int) -> list[Any]:
@@ -426,7 +444,7 @@ def _exported_rows(source: Path, events: _CsvTable) -> Iterator[_Row]:
                     f"{events.place}: event {trigger} has {count} objects, but {of_objects.name} "
                     f"has {len(found)} of it"
                 )
-            yield 1, trigger % 2**32, found
+            yield 1, trigger, found
         objects.end(source)
 
 

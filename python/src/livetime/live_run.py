@@ -40,7 +40,13 @@ class LiveRun:
 
         ``status()["state"]`` is ``"running"``, ``"paused"`` or ``"stopping"``.
         """
-        status: dict[str, Any] = json.loads(self._order("status"))
+        answer = self._order("status")
+        try:
+            status: dict[str, Any] = dict(json.loads(answer))
+        except (TypeError, ValueError) as error:
+            raise OrderError(
+                f"the run in {self.directory} answered {answer!r}, which is no status"
+            ) from error
         return status
 
     def pause(self) -> str:
@@ -90,15 +96,19 @@ class LiveRun:
         if "\n" in order:
             raise OrderError(f"{order!r} is no order: it has more than one line")
         try:
-            answer = self._ask(order)
+            line = f"{order}\n".encode()
         except UnicodeEncodeError as error:
             raise OrderError(f"{order!r} is no text that can be passed on") from error
+        try:
+            control = self._connected()
         except OSError as error:
             why = "has it ended?"
             if self._is_held():
                 why = "the run there has not begun to take orders yet, or takes none any more"
             raise OrderError(f"no run takes orders in {self.directory} ({error}); {why}") from error
-        kind, _, text = answer.strip().partition(": ")
+        with control:
+            answer = self._ask(control, line)
+        kind, _, text = answer.partition(": ")
         if kind == "ok":
             return text
         if kind == "error":
@@ -117,18 +127,42 @@ class LiveRun:
         place = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
         return not has_ended and any(place in line.split() for line in held.splitlines())
 
-    def _ask(self, order: str) -> str:
+    def _connected(self) -> socket.socket:
         folder = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
-                control.settimeout(PATIENCE_S)
-                # A path to the socket that is short however long that of the directory is.
-                control.connect(f"/proc/self/fd/{folder}/control")
-                control.sendall(f"{order}\n".encode())
-                control.shutdown(socket.SHUT_WR)
-                parts = []
-                while part := control.recv(65536):
-                    parts.append(part)
-                return b"".join(parts).decode()
+            control.settimeout(PATIENCE_S)
+            # A path to the socket that is short however long that of the directory is.
+            control.connect(f"/proc/self/fd/{folder}/control")
+        except BaseException:
+            control.close()
+            raise
         finally:
             os.close(folder)
+        return control
+
+    def _ask(self, control: socket.socket, line: bytes) -> str:
+        """The line with which a run answers, without its end."""
+        answer = b""
+        unsaid: Optional[OSError] = None
+        unread: Optional[OSError] = None
+        try:
+            control.sendall(line)
+            control.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            # A run that takes no more orders may have said so before this one.
+            unsaid = error
+        try:
+            while b"\n" not in answer and (part := control.recv(65536)):
+                answer += part
+        except OSError as error:
+            unread = error
+        whole, end, _ = answer.partition(b"\n")
+        if end:
+            return whole.decode(errors="replace")
+        failed = unread if answer else unsaid or unread
+        if failed is not None:
+            raise OrderError(f"the run in {self.directory} did not answer: {failed}") from failed
+        if not answer:
+            raise OrderError(f"the run in {self.directory} has ended, and did not answer")
+        raise OrderError(f"the answer of the run in {self.directory} was cut off")

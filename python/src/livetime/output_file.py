@@ -136,10 +136,19 @@ class _Part:
     def _appear_without_links(self) -> None:
         # Not every file system can give a file two names: then an empty file keeps the name.
         try:
-            os.close(os.open(self.end, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            keeper = os.open(self.end, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             raise _is_there(self.end) from None
-        self.replace()
+        try:
+            self.replace()
+        except BaseException:
+            # Unless another has taken the name meanwhile.
+            with suppress(OSError):
+                if os.path.samestat(os.fstat(keeper), os.lstat(self.end)):
+                    self.end.unlink()
+            raise
+        finally:
+            os.close(keeper)
 
     def remove(self) -> None:
         """Takes away what has not got its name."""

@@ -158,6 +158,9 @@ class Listener:
         self._native: Optional[TimingListener] = TimingListener(
             address, wanted, slots, overflow, priority, spin
         )
+        #: Records that were read, and that a loop which was left did not give.
+        self._rest: Records = np.zeros(0, RECORD_DTYPE)
+        self._rest_lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
         self._stop = threading.Event()
 
@@ -177,6 +180,11 @@ class Listener:
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is nan, expected seconds")
         until = math.inf if timeout is None else monotonic() + timeout
+        self._open()
+        with self._rest_lock:
+            records, self._rest = self._rest[:most], self._rest[most:]
+        if len(records):
+            return records
         while True:
             # A wait in short pieces, so that signals are heard.
             left = min(_LOOK, max(0.0, until - monotonic()))
@@ -184,9 +192,20 @@ class Listener:
             if found or most <= 0 or monotonic() >= until:
                 return np.frombuffer(found, dtype=RECORD_DTYPE)
 
+    def _first(self, records: Records) -> np.void:
+        """The first of some records; the next look finds the others first."""
+        with self._rest_lock:
+            others = records[1:]
+            self._rest = np.concatenate([others, self._rest]) if len(self._rest) else others
+        first: np.void = records[0]
+        return first
+
     def __iter__(self) -> Iterator[np.void]:
+        """Each record; a loop that is left leaves the others to the next look."""
         while self._native is not None:
-            yield from self.read(timeout=_LOOK)
+            records = self.read(timeout=_LOOK)
+            if len(records):
+                yield self._first(records)
 
     async def read_async(self, most: int = 4096) -> Records:
         """As `read`, in an asyncio event loop, which runs on meanwhile."""
@@ -215,8 +234,9 @@ class Listener:
 
     async def __aiter__(self) -> AsyncIterator[np.void]:
         while self._native is not None:
-            for record in await self.read_async():
-                yield record
+            records = await self.read_async()
+            if len(records):
+                yield self._first(records)
 
     def call(self, handle: Callable[[Records], Any]) -> None:
         """Calls `handle` with each array of records, in a thread of its own, until `close`.

@@ -45,6 +45,9 @@ FREQUENCY_MAX = 7
 #: Distance of the points at which Python functions are taken, seconds.
 SAMPLE = 10e-6
 
+#: Longest waveform, seconds.
+DURATION_MAX = 3600
+
 Curve = Union[str, Sequence["tuple[float, float]"], Callable[[np.ndarray], Any]]
 
 
@@ -130,6 +133,11 @@ def design(
     elif callable(curve):
         if duration is None:
             raise TypeError("a function needs a duration")
+        # Before so many points are made of it.
+        if not 0 < duration <= DURATION_MAX:
+            raise _native.LivetimeError(
+                f"curve is {duration:g} s long, allowed is more than 0 s and at most {DURATION_MAX} s"
+            )
         times = np.linspace(0, duration, int(np.ceil(duration / SAMPLE)) + 1)
         values = np.broadcast_to(np.asarray(curve(times), dtype=float), times.shape)
         points = [(float(t), float(v)) for t, v in zip(times, values)]

@@ -129,6 +129,8 @@ pub struct BatchFilter {
     interpreter: Option<Interpreter>,
     /// Whether the interpreter takes requests.
     alive: bool,
+    /// Whether the present life is to be killed.
+    life_killed: bool,
     /// Interpreters and lives in a row that did not come up or died with requests that they had not
     /// begun, and how long the present one takes \[ns\].
     starts_failed: u32,
@@ -205,6 +207,7 @@ impl BatchFilter {
             columns: BatchColumns::default(),
             interpreter: None,
             alive: false,
+            life_killed: false,
             starts_failed: 0,
             loading_ns: 0,
             work_ns: 0,
@@ -394,7 +397,8 @@ impl BatchFilter {
             if asked.spent_ns > self.config.time_limit.0 && !asked.over_time {
                 asked.over_time = true;
                 if let Some(interpreter) = &mut self.interpreter {
-                    interpreter.kill_life();
+                    interpreter.kill_life(asked.request.sequence);
+                    self.life_killed = true;
                 }
             }
         }
@@ -436,6 +440,7 @@ impl BatchFilter {
                 // Said of a life before it does anything: that it came up is known when it has begun a
                 // request.
                 (self.alive, self.forks_of_life) = (true, 0);
+                self.life_killed = false;
             }
             Heard::Fill(fill) => {
                 if let Some(asked) = self.asked.front_mut() {
@@ -494,7 +499,8 @@ impl BatchFilter {
         self.conclude(asked.request.slot);
     }
 
-    /// A life has ended. Only what it had begun is to blame.
+    /// A life has ended. Only what it had begun is to blame; of one that was killed only what it was
+    /// killed for, since it may have answered that, and begun another request, as it was killed.
     fn lose_life(&mut self, how: String) {
         self.alive = false;
         self.counts.deaths += 1;
@@ -504,11 +510,12 @@ impl BatchFilter {
             let Request {
                 slot, first, last, ..
             } = asked.request;
-            if in_work != asked.request.sequence && !asked.over_time {
+            has_begun |= in_work == asked.request.sequence || asked.over_time;
+            let is_to_blame = in_work == asked.request.sequence && !self.life_killed;
+            if !is_to_blame && !asked.over_time {
                 self.batches[slot].ranges.push((first, last));
                 continue;
             }
-            has_begun = true;
             let how = match asked.over_time {
                 true => {
                     self.counts.over_time += 1;

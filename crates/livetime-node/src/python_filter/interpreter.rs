@@ -12,7 +12,7 @@
 //!   │◄─begin: memory, bounds─────────│  with the memory's descriptors, at most 16 a packet
 //!   │──life: number─────────────────►│  each time that a life begins
 //!   │──died: how────────────────────►│  each time that one ended
-//!   │◄─kill──────────────────────────│
+//!   │◄─kill: life, sequence──────────│
 //! life
 //!   │◄─life, slot, first, last, seq──│  a request
 //!   │──fill, .., done or failed─────►│
@@ -36,7 +36,7 @@ use super::printed_output::{PrintedBytes, empty_pipe};
 use crate::event_fault::{EventFault, EventFaultKind};
 
 /// Version of what both sides say.
-const PROTOCOL: u64 = 2;
+const PROTOCOL: u64 = 3;
 /// The module of the Python package that serves.
 const MODULE: &str = "livetime.filter_worker";
 /// Longest packet.
@@ -259,10 +259,12 @@ impl Interpreter {
         self.data.write_all(&packet)
     }
 
-    /// Has the life that works at present killed; its death is heard.
-    pub fn kill_life(&mut self) {
+    /// Has the life killed that works at present on a request; its death is heard. Not if it has gone on
+    /// to a later request, or is dead and another lives, by the time that the supervisor hears of it.
+    pub fn kill_life(&mut self, sequence: u64) {
+        let order = json!(["kill", self.life, sequence]).to_string();
         // A supervisor that takes nothing is dead or hung: then all of it has to go.
-        if self.control.write_all(b"[\"kill\"]").is_err() {
+        if self.control.write_all(order.as_bytes()).is_err() {
             let _already_dead = self.child.kill();
         }
     }

@@ -61,8 +61,9 @@ def export(
     """Writes the events of a run into a file of another format and returns their number.
 
     `format` is one of `FORMATS`; without it the ending of `path` says it. `fragments` adds the
-    fragments with all their words, as received. `step` events are held in memory at a time, and
-    after each such batch ``progress(done, total)`` is called. Events that a `Run.refresh` takes up
+    fragments with all their words, as received. At most `step` events are held in memory at a time, of
+    large ones with fragments fewer, up to 1 GiB, and after each such batch ``progress(done, total)`` is
+    called. Events that a `Run.refresh` takes up
     meanwhile are not among them. The file is written beside its final name, as `.livetime-*.part`, and
     renamed at the end: a failed export leaves nothing behind, one that was killed that file.
 

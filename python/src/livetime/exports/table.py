@@ -37,6 +37,11 @@ FRAGMENT = {"source": np.dtype("<u4"), "status": np.dtype("<u4"), "word_count": 
 WORD = np.dtype("<u4")
 
 
+#: Most bytes that the events of a batch with fragments hold, but for an event that has more alone. A
+#: ROOT file takes less than 2 GiB of a column at a time, and it is all in memory.
+BATCH_BYTES_MAX = 1 << 30
+
+
 class ExportError(ValueError):
     """An export that cannot be made as asked, or is not whole where it is read."""
 
@@ -68,10 +73,19 @@ def batches(
     run: Run, step: int, fragments: bool, total: Optional[int] = None
 ) -> Iterator[Batch]:
     """The first `total` events of a run in batches of `step`, without it those that are there at the
-    start; one empty batch for a run without events."""
+    start; one empty batch for a run without events. With `fragments` there are fewer events in a batch
+    where they are large."""
     end = len(run) if total is None else total
-    for start in range(0, max(end, 1), step):
-        yield _batch(run, start, min(start + step, end), fragments)
+    start = 0
+    while True:
+        stop = min(start + step, end)
+        if fragments:
+            while stop - start > 1 and run._native.range_bytes(start, stop) > BATCH_BYTES_MAX:
+                stop = start + (stop - start) // 2
+        yield _batch(run, start, stop, fragments)
+        start = stop
+        if start >= end:
+            return
 
 
 def _batch(run: Run, start: int, stop: int, fragments: bool) -> Batch:
