@@ -70,7 +70,8 @@ impl Model {
             1 => {
                 let count = choices.below(12);
                 let messages: Vec<_> = (0..count).map(|_| self.message(words)).collect();
-                match self.producer.push_batch(&messages) {
+                let slices: Vec<&[u32]> = messages.iter().map(Vec::as_slice).collect();
+                match self.producer.push_batch(&slices) {
                     Ok(pushed) => {
                         let pushed = pushed as usize;
                         assert!(pushed <= count && (fits || count == 0));

@@ -110,13 +110,14 @@ impl Doorbell {
     /// # Errors
     /// [`DoorbellError`] when it is none.
     pub fn open(fd: OwnedFd) -> Result<Self, DoorbellError> {
-        let mapping = Mapping::open(fd)?;
-        mapping.prefault()?;
-        let bell = Self::of(Memory::Mapped(mapping));
+        let bell = Self::of(Memory::Mapped(Mapping::open(fd)?));
         // Acquire pairs with the Release in `shared`.
         let found = bell.words().magic.load(Ordering::Acquire);
         if found != MAGIC {
             return Err(DoorbellError::Layout { found });
+        }
+        if let Memory::Mapped(mapping) = &*bell.memory {
+            mapping.prefault()?;
         }
         Ok(bell)
     }

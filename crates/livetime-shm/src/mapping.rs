@@ -1,8 +1,11 @@
 //! Anonymous shared memory: a sealed `memfd`, mapped and prefaulted.
 //!
-//! A [`Mapping`] has a fixed size that no process can change (seals), so a mapped address never
-//! raises SIGBUS; it has no name, so nothing is left behind when every process has died. It knows
-//! nothing about what lies inside. Read [`crate::page_pool`] and [`mod@crate::ring`] for the layouts.
+//! A [`Mapping`] has a fixed size that no process can change (seals), so no mapped address is ever
+//! behind the end of its file, where an access raises SIGBUS; it has no name, so nothing is left
+//! behind when every process has died. Seals forbid no peer to punch holes (`FALLOC_FL_PUNCH_HOLE`)
+//! into the file: small pages come back zeroed at the next access, huge ones only while the kernel has
+//! one to spare, and without it that access raises SIGBUS. Huge pages are for peers of the same trust.
+//! It knows nothing about what lies inside. Read [`crate::page_pool`] and [`mod@crate::ring`] for the layouts.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,8 +45,10 @@ pub enum Backing {
 /// Why a mapping could not be made or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum MappingError {
-    /// A mapping of no bytes, or of more than the address space.
-    #[error("a mapping of {bytes} bytes is not possible")]
+    /// A mapping of no bytes, of more than the address space, or not of whole pages.
+    #[error(
+        "a mapping of {bytes} bytes is not possible, it has one or more pages of {SMALL_PAGE_BYTES} bytes"
+    )]
     Size {
         /// Bytes asked for, or found in the descriptor.
         bytes: u64,
@@ -105,7 +110,8 @@ impl Mapping {
     /// so that a peer cannot make us commit memory for something that is not ours.
     ///
     /// # Errors
-    /// [`MappingError::NotSealed`] for anything but a memory file whose size can no longer change.
+    /// [`MappingError::NotSealed`] for anything but a memory file whose size can no longer change,
+    /// [`MappingError::Size`] for one that is not of whole pages, as [`Mapping::create`] makes them.
     pub fn open(fd: OwnedFd) -> Result<Self, MappingError> {
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| MappingError::NotSealed)?;
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
@@ -114,7 +120,9 @@ impl Mapping {
         let stat = rustix::fs::fstat(&fd).map_err(|e| kernel("fstat", 0, e))?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let bytes = usize::try_from(size).map_err(|_| MappingError::Size { bytes: size })?;
-        if bytes == 0 || bytes > isize::MAX as usize {
+        // Those who read a header rely on a whole page of it.
+        let is_of_pages = bytes.is_multiple_of(SMALL_PAGE_BYTES);
+        if bytes == 0 || bytes > isize::MAX as usize || !is_of_pages {
             return Err(MappingError::Size { bytes: size });
         }
         let statfs = rustix::fs::fstatfs(&fd).map_err(|e| kernel("fstatfs", bytes, e))?;

@@ -249,15 +249,7 @@ pub fn end_reading(words: &impl PageWords, owner: OwnerId) {
 /// [`Refusal::Read`] with the number of readers, [`Refusal::State`] unless filled.
 #[inline]
 pub fn release(words: &impl PageWords, owner: OwnerId) -> Result<(), Refusal> {
-    // Relaxed: the exchange below looks again.
-    let filled = StateWord::from_bits(words.load_state(Ordering::Relaxed));
-    if filled.state() != PageState::Filled {
-        return Err(Refusal::State(filled.state()));
-    }
-    let releasing = filled.with(PageState::Releasing, owner);
-    let holds = words
-        .exchange_state_then_load_holds(filled.to_bits(), releasing.to_bits())
-        .map_err(|bits| Refusal::State(StateWord::from_bits(bits).state()))?;
+    let (filled, holds) = begin_releasing(words, owner)?;
     let next = if holds == 0 { filled.freed() } else { filled };
     // Release pairs with the Acquire in `begin_writing` (the readers' ends, seen through their
     // counts, come before) and with the state load in `begin_reading` (the data again).
@@ -267,6 +259,27 @@ pub fn release(words: &impl PageWords, owner: OwnerId) -> Result<(), Refusal> {
     } else {
         Err(Refusal::Read(holds))
     }
+}
+
+/// Filled -> releasing. Returns the word before and the number of readers.
+#[inline]
+fn begin_releasing(words: &impl PageWords, owner: OwnerId) -> Result<(StateWord, u32), Refusal> {
+    // Relaxed: the exchange below looks again.
+    let seen = StateWord::from_bits(words.load_state(Ordering::Relaxed));
+    let mut filled = seen;
+    // Whoever recovers a dead owner's page puts itself in its place, and the page stays filled with the
+    // same data. Each owner dies once, so that only a peer that breaks the protocol exhausts this.
+    for _ in 0..=MAX_OWNERS {
+        if filled.state() != PageState::Filled || filled.generation() != seen.generation() {
+            break;
+        }
+        let releasing = filled.with(PageState::Releasing, owner);
+        match words.exchange_state_then_load_holds(filled.to_bits(), releasing.to_bits()) {
+            Ok(holds) => return Ok((filled, holds)),
+            Err(bits) => filled = StateWord::from_bits(bits),
+        }
+    }
+    Err(Refusal::State(filled.state()))
 }
 
 /// What recovering one page from a dead owner changed.

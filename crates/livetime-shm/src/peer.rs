@@ -39,12 +39,28 @@ pub enum PeerError {
         /// Descriptors given.
         fds: usize,
     },
+    /// A message by this name is longer than its receiver takes.
+    #[error("the message `{name}` has {bytes} bytes, {bytes_max} are allowed")]
+    TooLong {
+        /// What it is.
+        name: &'static str,
+        /// Its bytes.
+        bytes: usize,
+        /// Most bytes of one.
+        bytes_max: usize,
+    },
     /// The peer has closed its end.
     #[error("the peer has closed its end of the socket")]
     HungUp,
     /// The peer sent more bytes or descriptors than a message may carry; they are discarded.
     #[error("the peer sent more than a message may carry")]
     Truncated,
+    /// Descriptors of a message could not be opened here; all of them are discarded.
+    #[error(
+        "the peer sent descriptors that could not be opened: either this process has as many files open \
+         as it may, see `ulimit -n`, or they were more than the {PASSED_FDS_MAX} allowed in a message"
+    )]
+    DescriptorsLost,
     /// The kernel refused a step.
     #[error("{step} failed")]
     Kernel {
@@ -227,7 +243,8 @@ pub struct Received {
 ///
 /// # Errors
 /// [`PeerError::HungUp`] when the peer is gone, [`PeerError::Truncated`] when the message does not
-/// fit, [`PeerError::Kernel`] (`WouldBlock` on a non-blocking socket without a message).
+/// fit, [`PeerError::DescriptorsLost`] when this process cannot have its descriptors,
+/// [`PeerError::Kernel`] (`WouldBlock` on a non-blocking socket without a message).
 pub fn recv_fds(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, PeerError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_FDS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -249,11 +266,13 @@ pub fn recv_fds(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, PeerEr
         })
         .flatten()
         .collect();
-    if message
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    if message.flags.contains(ReturnFlags::TRUNC) {
         return Err(PeerError::Truncated);
+    }
+    // The kernel says this of more descriptors than there is room for, and also of any that would
+    // exceed the limit of this process.
+    if message.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(PeerError::DescriptorsLost);
     }
     if message.bytes == 0 {
         return Err(PeerError::HungUp);

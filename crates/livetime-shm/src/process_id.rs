@@ -3,7 +3,10 @@
 //! A process number alone is reused by the kernel; together with the start time it is not. Both
 //! are packed into one `u64`, so that a process claims a place in shared memory in one step.
 
-use std::fs;
+use std::{fs, io};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// Start times are kept in 41 bits: 700 years of uptime at 100 ticks per second.
 const START_BITS: u32 = 41;
@@ -19,7 +22,8 @@ pub struct ProcessId {
 impl ProcessId {
     /// This process.
     ///
-    /// Where `/proc` is not mounted the start time is 0, and reuse of the number goes unnoticed.
+    /// Where `/proc` is not mounted, or cannot be read now, the start time is 0, and reuse of the number
+    /// goes unnoticed.
     pub fn current() -> Self {
         let pid = std::process::id();
         let start_ticks = read_stat(pid).map_or(0, |stat| stat.start_ticks);
@@ -38,12 +42,17 @@ impl ProcessId {
 
     /// Whether this very process still runs; an exited one that nobody has reaped does not.
     ///
-    /// It sees only processes of its own process-number namespace.
+    /// It sees only processes of its own process-number namespace. Where `/proc` does not tell, as
+    /// without it, with `hidepid` or at a limit on open files, any process of this number counts: what
+    /// a living one holds must not be taken from it.
     pub fn is_alive(self) -> bool {
-        read_stat(self.pid).is_some_and(|stat| {
-            !matches!(stat.state, b'Z' | b'X')
-                && (self.start_ticks == 0 || stat.start_ticks == self.start_ticks)
-        })
+        match read_stat(self.pid) {
+            Ok(stat) => {
+                !matches!(stat.state, b'Z' | b'X')
+                    && (self.start_ticks == 0 || stat.start_ticks == self.start_ticks)
+            }
+            Err(_) => is_there(self.pid),
+        }
     }
 
     /// The identity as one non-zero word below 2^63.
@@ -60,14 +69,24 @@ impl ProcessId {
     }
 }
 
+/// Whether the kernel knows a process of this number, ours or not.
+fn is_there(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)))
+}
+
 struct ProcessStat {
     state: u8,
     start_ticks: u64,
 }
 
 /// Reads state (field 3) and start time (field 22) of `/proc/PID/stat`.
-fn read_stat(pid: u32) -> Option<ProcessStat> {
-    let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+fn read_stat(pid: u32) -> io::Result<ProcessStat> {
+    let line = fs::read(format!("/proc/{pid}/stat"))?;
+    parse_stat(&line).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     // The command name in field 2 may hold spaces and brackets: count from its last bracket.
     let after_name = line.iter().rposition(|&byte| byte == b')')? + 2;
     let rest = std::str::from_utf8(line.get(after_name..)?).ok()?;

@@ -804,9 +804,8 @@ impl<S: RecordStorage> RecordReader<S> {
             && let Some(record) = self.copy_if_unchanged(stamp)
         {
             // The usual case: nothing but the slot is looked at.
-            self.position += 1;
-            self.expected += 1;
-            if self.position - self.reported >= REPORT_EVERY {
+            self.pass(self.expected);
+            if self.is_report_due() {
                 self.report();
             }
             return Found::Record(record);
@@ -829,7 +828,8 @@ impl<S: RecordStorage> RecordReader<S> {
                 closed_of(closed).map_or(Found::Nothing, Found::Closed)
             }
             Found::Lost { first, last } => {
-                self.lost += last - first + 1;
+                // A writer of nonsense may claim more than can be counted.
+                self.lost = self.lost.saturating_add(last - first + 1);
                 // Relaxed: a figure for people.
                 self.memory
                     .store(RingWord::Lost, self.lost, Ordering::Relaxed);
@@ -837,7 +837,7 @@ impl<S: RecordStorage> RecordReader<S> {
                 found
             }
             _ => {
-                if self.position - self.reported >= REPORT_EVERY {
+                if self.is_report_due() {
                     self.report();
                 }
                 found
@@ -858,6 +858,19 @@ impl<S: RecordStorage> RecordReader<S> {
     pub fn stay_awake(&self) {
         // Relaxed: at worst the writer wakes us once for nothing.
         self.memory.store(RingWord::Waiting, 0, Ordering::Relaxed);
+    }
+
+    /// Goes on behind the record of this sequence number. No ring comes near 2^64 records, but a writer
+    /// of nonsense can send its reader there: then the numbers begin again.
+    #[inline]
+    fn pass(&mut self, sequence: u64) {
+        self.position = self.position.wrapping_add(1);
+        self.expected = sequence.wrapping_add(1);
+    }
+
+    #[inline]
+    fn is_report_due(&self) -> bool {
+        self.position.wrapping_sub(self.reported) >= REPORT_EVERY
     }
 
     fn report(&mut self) {
@@ -885,8 +898,7 @@ impl<S: RecordStorage> RecordReader<S> {
                     // The record is read again by the next poll, or is lost then.
                     return lost;
                 }
-                self.position += 1;
-                self.expected = self.position;
+                self.pass(self.position);
                 return Found::Record(record);
             }
             self.position = self.oldest_left(attempt);
@@ -911,9 +923,9 @@ impl<S: RecordStorage> RecordReader<S> {
         // Acquire, as in `poll`: records below are published.
         let offered = self.memory.load(RingWord::Offered, Ordering::Acquire);
         let ahead = attempt * (slots / 16).max(1);
-        (offered.saturating_sub(slots) + 1 + ahead)
-            .min(offered)
-            .max(self.position + 1)
+        // Saturating: the writer may say anything.
+        let oldest = offered.saturating_sub(slots).saturating_add(1 + ahead);
+        oldest.min(offered).max(self.position.saturating_add(1))
     }
 
     fn poll_bounded(&mut self, offered: u64) -> Found {
@@ -931,7 +943,8 @@ impl<S: RecordStorage> RecordReader<S> {
                 last: offered - 1,
             };
         }
-        let sequence = (stamp >> 1) - 1;
+        // The writer may have stamped a record whose number nobody reaches.
+        let sequence = (stamp >> 1).wrapping_sub(1);
         if sequence > self.expected {
             let first = std::mem::replace(&mut self.expected, sequence);
             return Found::Lost {
@@ -941,8 +954,7 @@ impl<S: RecordStorage> RecordReader<S> {
         }
         match self.copy_if_unchanged(stamp) {
             Some(record) => {
-                self.position += 1;
-                self.expected = sequence + 1;
+                self.pass(sequence);
                 Found::Record(record)
             }
             // Only a writer that breaks the protocol gets here: its loss.

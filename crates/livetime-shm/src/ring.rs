@@ -200,8 +200,10 @@ pub struct Producer<S: RingStorage = RingRegion> {
 impl<S: RingStorage> Producer<S> {
     /// Takes the producer's side of fresh storage.
     ///
-    /// There must be one producer only, which [`crate::ring_region`] ensures for its rings.
-    pub fn new(storage: S) -> Self {
+    /// # Safety
+    /// There is no other producer on this storage and never will be: it would write into slots that
+    /// this one fills or the consumer reads. [`crate::ring_region`] ensures it for its rings.
+    pub unsafe fn new(storage: S) -> Self {
         let mask = storage.slots() - 1;
         let slot_words = storage.slot_words();
         Self {
@@ -292,14 +294,14 @@ impl<S: RingStorage> Producer<S> {
     ///
     /// # Errors
     /// [`PushError`], with nothing written; one message that is too long refuses the batch.
-    pub fn push_batch<M: AsRef<[u32]>>(&mut self, messages: &[M]) -> Result<u32, PushError> {
+    pub fn push_batch(&mut self, messages: &[&[u32]]) -> Result<u32, PushError> {
+        // Plain slices: what is checked here is what is copied and published below.
         for message in messages {
-            self.checked_length(message.as_ref().len())?;
+            self.checked_length(message.len())?;
         }
         let wanted = u32::try_from(messages.len()).unwrap_or(u32::MAX);
         let count = self.reserve(wanted)?;
-        for (index, message) in (0..count).zip(messages) {
-            let words = message.as_ref();
+        for (index, words) in (0..count).zip(messages) {
             // SAFETY: index < count reserved slots: free, and their stamps come after all this.
             unsafe {
                 self.storage
@@ -309,9 +311,7 @@ impl<S: RingStorage> Producer<S> {
             }
             self.prepare_ahead(index + BATCH_AHEAD, words.len() as u32);
         }
-        self.publish(count, |index| {
-            messages[index as usize].as_ref().len() as u32
-        });
+        self.publish(count, |index| messages[index as usize].len() as u32);
         Ok(count)
     }
 
@@ -476,8 +476,10 @@ pub struct Consumer<S: RingStorage = RingRegion> {
 impl<S: RingStorage> Consumer<S> {
     /// Takes the consumer's side of fresh storage.
     ///
-    /// There must be one consumer only, which [`crate::ring_region`] ensures for its rings.
-    pub fn new(storage: S) -> Self {
+    /// # Safety
+    /// There is no other consumer on this storage and never will be: it would give slots back while
+    /// this one reads them. [`crate::ring_region`] ensures it for its rings.
+    pub unsafe fn new(storage: S) -> Self {
         let slots = storage.slots();
         let slot_words = storage.slot_words();
         let tail_batch = tail_batch(slots);
@@ -709,7 +711,7 @@ mod tests {
         for message in 0..20 {
             assert_eq!(consumer.try_pop(|_| ()), Ok(None));
             let second = message + 100;
-            assert_eq!(producer.push_batch(&[[message], [second]]), Ok(2));
+            assert_eq!(producer.push_batch(&[&[message], &[second]]), Ok(2));
             assert_eq!(consumer.try_pop(|words| words[0]), Ok(Some(message)));
             assert_eq!(consumer.try_pop(|words| words[0]), Ok(Some(second)));
         }
@@ -719,13 +721,13 @@ mod tests {
     #[test]
     fn batches_are_cut_to_the_room_there_is() {
         let (mut producer, mut consumer) = heap_ring(&CONFIG).unwrap();
-        assert_eq!(producer.push_batch::<[u32; 1]>(&[]), Ok(0));
-        assert_eq!(producer.push_batch(&[[1], [2], [3]]), Ok(3));
+        assert_eq!(producer.push_batch(&[]), Ok(0));
+        assert_eq!(producer.push_batch(&[&[1], &[2], &[3]]), Ok(3));
         assert_eq!(
             producer.push_batch_with(9, 1, |index, words| words[0] = 4 + index),
             Ok(1)
         );
-        assert_eq!(producer.push_batch(&[[5]]), Err(PushError::Full));
+        assert_eq!(producer.push_batch(&[&[5]]), Err(PushError::Full));
         let mut seen = Vec::new();
         assert_eq!(consumer.pop_batch(2, |words| seen.push(words[0])), Ok(2));
         assert_eq!(consumer.pop_batch(9, |words| seen.push(words[0])), Ok(2));
@@ -745,10 +747,7 @@ mod tests {
             producer.try_push_with(3, |_| unreachable!("refused before")),
             too_long
         );
-        assert_eq!(
-            producer.push_batch(&[&[1][..], &[0; 3]]),
-            too_long.map(|()| 0)
-        );
+        assert_eq!(producer.push_batch(&[&[1], &[0; 3]]), too_long.map(|()| 0));
         assert!(consumer.is_empty());
     }
 

@@ -308,7 +308,8 @@ impl RingRegion {
     #[inline]
     pub fn producer(&self) -> Result<Producer, RingError> {
         self.take(Side::Producer)?;
-        Ok(Producer::new(self.clone()))
+        // SAFETY: nobody has taken the side before, and nobody takes it again.
+        Ok(unsafe { Producer::new(self.clone()) })
     }
 
     /// Takes the consumer's side for this process.
@@ -318,7 +319,8 @@ impl RingRegion {
     #[inline]
     pub fn consumer(&self) -> Result<Consumer, RingError> {
         self.take(Side::Consumer)?;
-        Ok(Consumer::new(self.clone()))
+        // SAFETY: nobody has taken the side before, and nobody takes it again.
+        Ok(unsafe { Consumer::new(self.clone()) })
     }
 
     /// The descriptor to pass to another process; a ring on the heap has none.

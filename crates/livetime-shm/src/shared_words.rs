@@ -13,11 +13,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mapping::{HugePages, Mapping, MappingError};
+use crate::mapping::{HugePages, Mapping, MappingError, SMALL_PAGE_BYTES};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LTWORD01");
 /// Where the words begin in their memory \[bytes\], for readers that map it by themselves.
 pub const WORDS_OFFSET: usize = 128;
+// Every mapping has at least a page, and so the words before that offset.
+const _: () = assert!(WORDS_OFFSET <= SMALL_PAGE_BYTES);
 /// Words around those on the heap, so that no cache line is shared with whatever lies beside them.
 const HEAP_MARGIN: usize = 16;
 
@@ -153,13 +155,15 @@ impl SharedWords {
 
 /// Magic and number of words of a mapping.
 fn header(mapping: &Mapping) -> &[AtomicU64; 2] {
-    // SAFETY: every mapping has at least a page, is aligned to it and lives as long as the
-    // reference; any bytes are valid atomics.
+    // SAFETY: every mapping has at least a page (made or opened), is aligned to it and lives as long
+    // as the reference; any bytes are valid atomics.
     unsafe { mapping.base().cast::<[AtomicU64; 2]>().as_ref() }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags};
+
     use super::*;
 
     #[test]
@@ -182,6 +186,21 @@ mod tests {
 
     #[test]
     fn foreign_memory_and_impossible_sizes_are_refused() {
+        // Shorter than the header, and with more words than there is memory.
+        let short = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        let front = [MAGIC.to_le_bytes(), (1_u64 << 40).to_le_bytes()].concat();
+        rustix::fs::ftruncate(&short, WORDS_OFFSET as u64 / 2).unwrap();
+        rustix::io::pwrite(&short, &front, 0).unwrap();
+        rustix::fs::fcntl_add_seals(&short, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        let opened = SharedWords::open(short);
+        assert!(
+            matches!(
+                opened,
+                Err(WordsError::Mapping(MappingError::Size { bytes: 64 }))
+            ),
+            "{opened:?}"
+        );
+
         let foreign = Mapping::create("test", 4096, HugePages::Never).unwrap();
         let opened = SharedWords::open(foreign.fd().try_clone_to_owned().unwrap());
         assert!(matches!(

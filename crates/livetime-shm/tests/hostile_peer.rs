@@ -9,8 +9,9 @@ use std::os::fd::OwnedFd;
 
 use livetime_shm::mapping::Mapping;
 use livetime_shm::{
-    HugePages, OwnerId, PageIndex, PagePool, PoolConfig, PoolError, PushError, ReclaimError,
-    RingConfig, RingError, RingFault, RingRegion, Side, open_consumer,
+    Found, HugePages, OverflowRule, OwnerId, PageIndex, PagePool, PoolConfig, PoolError, PushError,
+    ReclaimError, RecordReader, RecordRingConfig, RecordWriter, RingConfig, RingError, RingFault,
+    RingRegion, Side, open_consumer,
 };
 use proptest::prelude::*;
 
@@ -20,6 +21,10 @@ const TAIL: usize = 384;
 const SLOTS: usize = 512;
 const OWNERS: usize = 128;
 const STATES: usize = 512;
+/// And those of `record_ring`.
+const OFFERED: usize = 128;
+const RECORDS: usize = 384;
+const RECORD_BYTES: usize = 64;
 
 struct Peer(Mapping);
 
@@ -276,6 +281,53 @@ fn pages_of_a_vanished_owner_come_back() {
     std::mem::forget((hold, second_hold, dead));
 }
 
+const RULES: [OverflowRule; 3] = [
+    OverflowRule::DropOldest,
+    OverflowRule::DropNewest,
+    OverflowRule::Disconnect,
+];
+
+fn records_with_peer(rule: OverflowRule) -> (RecordWriter, RecordReader, Peer) {
+    let config = RecordRingConfig {
+        slots: 4,
+        rule,
+        epoch: 7,
+    };
+    let writer = RecordWriter::create(&config).unwrap();
+    let reader = RecordReader::open(writer.fd().try_clone_to_owned().unwrap()).unwrap();
+    let peer = Peer::new(writer.fd().try_clone_to_owned().unwrap());
+    (writer, reader, peer)
+}
+
+/// Polls more often than a ring of four slots has things to say; each loss has an end behind its
+/// beginning.
+fn poll_all(reader: &mut RecordReader) {
+    for _ in 0..8 {
+        if let Found::Lost { first, last } = reader.poll() {
+            assert!(first <= last, "{first} to {last}");
+        }
+        let _ = (reader.is_ready(), reader.behind(), reader.lost());
+    }
+}
+
+#[test]
+fn a_count_of_records_that_nobody_reaches_ends_no_reader() {
+    for rule in RULES {
+        for offered in [u64::MAX, u64::MAX - 1, 1 << 63] {
+            let (writer, mut reader, peer) = records_with_peer(rule);
+            // Later stamps, so that a reader of the newest records thinks it was overtaken.
+            for stamp in [0, 2, u64::MAX - 1, 0] {
+                for slot in 0..4 {
+                    peer.write_u64(RECORDS + slot * RECORD_BYTES, stamp);
+                }
+                peer.write_u64(OFFERED, offered);
+                poll_all(&mut reader);
+            }
+            drop(writer);
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Garbage(usize, u64),
@@ -318,6 +370,25 @@ proptest! {
                         prop_assert!(count <= 3);
                     }
                     let _ = (consumer.is_empty(), consumer.is_finished());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_in_a_record_ring_gives_records_and_losses(
+        rule in prop::sample::select(RULES.to_vec()),
+        steps in prop::collection::vec(step(RECORDS + 4 * RECORD_BYTES), 1..150),
+    ) {
+        let (mut writer, mut reader, peer) = records_with_peer(rule);
+        for step in steps {
+            match step {
+                Step::Garbage(offset, value) => peer.write_u64(offset, value),
+                Step::Use(choice) => {
+                    let offered = writer.offer(&[u64::from(choice); 8]);
+                    prop_assert!(offered.sequence <= writer.offered());
+                    prop_assert!(writer.unread() <= 4);
+                    poll_all(&mut reader);
                 }
             }
         }

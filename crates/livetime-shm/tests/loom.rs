@@ -10,8 +10,8 @@
 use std::sync::atomic::Ordering;
 
 use livetime_shm::page_state::{
-    OwnerId, PageState, PageWords, Refusal, StateWord, abandon_writing, begin_reading,
-    begin_writing, end_reading, finish_writing, release,
+    OwnerId, PageState, PageWords, Recovery, Refusal, StateWord, abandon_writing, begin_reading,
+    begin_writing, end_reading, finish_writing, recover, release,
 };
 use livetime_shm::record_ring::RECORD_WORDS;
 use livetime_shm::ring::{RingStorage, Side};
@@ -66,7 +66,8 @@ impl LoomRing {
             closed: [AtomicBool::new(false), AtomicBool::new(false)],
             flaw,
         }));
-        (Producer::new(ring.clone()), Consumer::new(ring))
+        // SAFETY: one of each.
+        unsafe { (Producer::new(ring.clone()), Consumer::new(ring)) }
     }
 }
 
@@ -201,8 +202,8 @@ fn messages_in_batches() {
     check(|| {
         let (mut producer, mut consumer) = LoomRing::ends(2, Flaw::None);
         let writer = thread::spawn(move || {
-            assert_eq!(producer.push_batch(&[[1u32, 2], [3, 4]]), Ok(2));
-            while let Err(error) = producer.push_batch(&[[5u32]]) {
+            assert_eq!(producer.push_batch(&[&[1, 2], &[3, 4]]), Ok(2));
+            while let Err(error) = producer.push_batch(&[&[5]]) {
                 assert_eq!(error, PushError::Full);
                 thread::yield_now();
             }
@@ -370,6 +371,8 @@ impl PageWords for LoomPage {
 
 const FIRST: OwnerId = OwnerId(0);
 const SECOND: OwnerId = OwnerId(1);
+/// Holds nothing, so that it needs no count.
+const THIRD: OwnerId = OwnerId(2);
 
 /// One thread reads a page while another releases and rewrites it.
 fn read_against_release(flaw: PageFlaw) {
@@ -453,6 +456,22 @@ fn a_page_has_one_writer_and_one_releaser() {
         let releaser = thread::spawn(move || release(&*far, SECOND).is_ok());
         let own = release(&*page, FIRST).is_ok();
         assert!(own ^ releaser.join().unwrap(), "released once");
+    });
+}
+
+/// One survivor releases what a dead owner has filled while another takes the page in its place.
+#[test]
+fn a_page_of_a_dead_owner_is_released_while_it_is_recovered() {
+    check(|| {
+        let page = LoomPage::free(PageFlaw::None);
+        page.write(FIRST, 1).unwrap();
+        let far = Arc::clone(&page);
+        let survivor = thread::spawn(move || recover(&*far, FIRST, THIRD));
+        assert_eq!(release(&*page, SECOND), Ok(()));
+        let (recovery, _) = survivor.join().unwrap();
+        assert!(matches!(recovery, Recovery::Adopted | Recovery::Untouched));
+        let word = StateWord::from_bits(page.load_state(Ordering::Relaxed));
+        assert_eq!(word.state(), PageState::Free);
     });
 }
 

@@ -84,8 +84,9 @@ impl RingStorage for Flawed {
 #[test]
 fn a_stamp_without_an_ordering_is_reported() {
     let storage = Flawed(Arc::new(Words::default()));
-    let mut producer = Producer::new(storage.clone());
-    let mut consumer = Consumer::new(storage);
+    // SAFETY: one of each; what is broken here is the ordering of their storage.
+    let (mut producer, mut consumer) =
+        unsafe { (Producer::new(storage.clone()), Consumer::new(storage)) };
     thread::scope(|scope| {
         scope.spawn(move || {
             for n in 0..MESSAGES {

@@ -82,7 +82,8 @@ impl Model {
             }
             Operation::PushBatch(lengths) => {
                 let messages: Vec<_> = lengths.iter().map(|words| self.message(*words)).collect();
-                match self.producer.push_batch(&messages) {
+                let slices: Vec<&[u32]> = messages.iter().map(Vec::as_slice).collect();
+                match self.producer.push_batch(&slices) {
                     Ok(count) => {
                         assert!(lengths.iter().all(|words| *words <= slot_words));
                         assert!(count as usize == messages.len() || self.is_full_after(count));

@@ -52,7 +52,8 @@ fn produce(mut producer: Producer, batch: u32) {
                     words
                 })
                 .collect();
-            producer.push_batch(&messages)
+            let slices: Vec<&[u32]> = messages.iter().map(Vec::as_slice).collect();
+            producer.push_batch(&slices)
         };
         match pushed {
             Ok(count) => sequence += count,
@@ -173,5 +174,5 @@ fn a_closed_consumer_stops_the_producer() {
     drop(consumer);
     assert!(producer.is_peer_closed());
     assert_eq!(producer.try_push(&[2]), Err(PushError::PeerGone));
-    assert_eq!(producer.push_batch(&[[3u32]]), Err(PushError::PeerGone));
+    assert_eq!(producer.push_batch(&[&[3]]), Err(PushError::PeerGone));
 }

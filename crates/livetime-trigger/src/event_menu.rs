@@ -21,6 +21,8 @@ use crate::problem_code::EVENT_MENU;
 
 /// Most paths of a menu.
 pub const PATHS_MAX: usize = 256;
+/// Longest name of a path \[bytes\]: those of running menus describe their cuts, and have up to 100.
+pub const PATH_NAME_BYTES_MAX: usize = 128;
 /// Most streams: the last bit of the field is the error stream.
 pub const STREAMS_MAX: usize = 15;
 
@@ -193,10 +195,14 @@ impl EventMenuConfig {
             let name = &config.name;
             let twice = self.paths[..nth].iter().any(|other| other.name == *name);
             let is_taken = twice || OTHER_REASONS.contains(&name.as_str());
-            if name.is_empty() || !name.chars().all(usable) || is_taken {
+            let is_sized = (1..=PATH_NAME_BYTES_MAX).contains(&name.len());
+            if !is_sized || !name.chars().all(usable) || is_taken {
                 let help = "give each path a name of its own, of letters, digits and underscores";
-                let allowed = "a name that no other path has, not `no_path` or `over_time`";
-                problems.push(problem(key("name"), format!("\"{name}\""), allowed, help));
+                let allowed = format!(
+                    "1 to {PATH_NAME_BYTES_MAX} letters, digits and `_` that no other path has, not \
+                     `no_path` or `over_time`"
+                );
+                problems.push(problem(key("name"), format!("\"{name}\""), &allowed, help));
             }
             if config.prescale == 0 {
                 let help = "set 1 to keep every pass, or remove the path to switch it off";
@@ -647,6 +653,14 @@ mod tests {
         assert_eq!(problems(|c| c.paths.clear()), ["filter.path"]);
         assert_eq!(
             problems(|c| c.paths[1].name = "Z".to_owned()),
+            ["filter.path[1].name"]
+        );
+        assert_eq!(
+            problems(|c| c.paths[1].name = "a".repeat(PATH_NAME_BYTES_MAX)),
+            [""; 0]
+        );
+        assert_eq!(
+            problems(|c| c.paths[1].name = "a".repeat(PATH_NAME_BYTES_MAX + 1)),
             ["filter.path[1].name"]
         );
         // Its events could not be told from those of no path.

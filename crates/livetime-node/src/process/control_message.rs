@@ -1,4 +1,5 @@
-//! What parent and role processes say to each other, one JSON document per packet.
+//! What parent and role processes say to each other, one JSON document per packet; one that is longer
+//! than a packet may be travels in parts.
 //!
 //! ```text
 //! child                                   parent
@@ -26,14 +27,27 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use livetime_shm::{PeerError, recv_fds, send_fds};
 use livetime_store::Histogram as FilledHistogram;
 use livetime_wire::{TriggerNumber, UnitId};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use rustix::time::Timespec;
 use serde_json::{Value, json};
 
 use super::event_watch::FilterFailure;
 
 /// Version of these documents.
-pub const PROTOCOL: u64 = 9;
+pub const PROTOCOL: u64 = 10;
 /// Longest document.
 pub(super) const DOCUMENT_MAX: usize = 64 * 1024;
+/// Longest message that travels in parts: the widest histogram of a filter, 2^24 bins, has some 40 MB.
+const MESSAGE_MAX: usize = 64 << 20;
+/// Of a message in a part; quotes and backslashes take twice their room in it.
+const PART_BYTES: usize = 24 * 1024;
+const _: () = assert!(2 * PART_BYTES < DOCUMENT_MAX);
+/// Time between two looks while somebody reads nothing.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 /// Events in one document.
 const TRIGGERS_MAX: usize = 2000;
 /// Entries of a histogram in one document.
@@ -123,6 +137,13 @@ pub enum Message {
     Silent(u16),
     /// A unit, by its code, to which the stream has ended by itself.
     Cut(u16),
+    /// A part of the text of a message.
+    Part {
+        /// The text.
+        text: String,
+        /// Whether it is the last part.
+        last: bool,
+    },
     /// A part of a histogram: values with their counts.
     Histogram {
         /// Which.
@@ -205,6 +226,7 @@ impl Message {
             Self::Filled(_) => "filled",
             Self::Silent(_) => "silent",
             Self::Cut(_) => "cut",
+            Self::Part { .. } => "part",
             Self::Histogram { .. } => "histogram",
             Self::Result(_) => "result",
             Self::Close { .. } => "close",
@@ -268,6 +290,7 @@ impl Message {
             }
             Self::Filled(histogram) => json!([histogram.name(), histogram.to_json()]),
             Self::Silent(unit) | Self::Cut(unit) => json!(unit),
+            Self::Part { text, last } => json!([text, last]),
             Self::Histogram { name, entries } => json!([name, entries]),
             Self::Result(left) => json!({
                 "details": left.details,
@@ -328,6 +351,10 @@ impl Message {
             }
             "silent" => Self::Silent(small(body)?),
             "cut" => Self::Cut(small(body)?),
+            "part" => Self::Part {
+                text: text(&body[0])?,
+                last: body[1].as_bool()?,
+            },
             "histogram" => Self::Histogram {
                 name: text(&body[0])?,
                 entries: list(&body[1], |pair| {
@@ -354,19 +381,75 @@ impl Message {
         self.to_json(&[]).to_string()
     }
 
-    /// Sends the document with descriptors, and ahead of it what it names beyond its length.
-    ///
-    /// # Errors
-    /// [`PeerError`].
-    pub fn send(&self, socket: impl AsFd, fds: &[BorrowedFd<'_>]) -> Result<(), PeerError> {
-        let socket = socket.as_fd();
+    /// Its documents, in their order: what it names beyond its length, and its own text, in parts where
+    /// it is too long for one.
+    fn to_documents(&self) -> Result<Vec<String>, PeerError> {
+        let mut documents = Vec::new();
         let mut left = self.triggers();
         while let Some((first, rest)) = left.split_at_checked(TRIGGERS_MAX) {
-            let first = Self::Triggers(first.to_vec()).to_json(&[]);
-            send_fds(socket, first.to_string().as_bytes(), &[])?;
+            documents.push(Self::Triggers(first.to_vec()).to_text());
             left = rest;
         }
-        send_fds(socket, self.to_json(left).to_string().as_bytes(), fds)
+        let whole = self.to_json(left).to_string();
+        if whole.len() <= DOCUMENT_MAX {
+            documents.push(whole);
+            return Ok(documents);
+        }
+        let bytes_max = match self {
+            // A host puts descriptors to what their names stand for, and reads whole documents.
+            Self::Begin { .. } | Self::Ends(_) | Self::Command { .. } => DOCUMENT_MAX,
+            _ => MESSAGE_MAX,
+        };
+        if whole.len() > bytes_max {
+            return Err(PeerError::TooLong {
+                name: self.name(),
+                bytes: whole.len(),
+                bytes_max,
+            });
+        }
+        let mut rest = whole.as_str();
+        while !rest.is_empty() {
+            let (part, tail) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
+            let part = Self::Part {
+                text: part.to_owned(),
+                last: tail.is_empty(),
+            };
+            documents.push(part.to_text());
+            rest = tail;
+        }
+        Ok(documents)
+    }
+
+    /// Sends the message; the descriptors come with its last document.
+    ///
+    /// # Errors
+    /// [`PeerError`], [`PeerError::TooLong`] with nothing sent.
+    pub fn send(&self, socket: impl AsFd, fds: &[BorrowedFd<'_>]) -> Result<(), PeerError> {
+        let mut documents = self.to_documents()?;
+        let last = documents.pop().unwrap_or_default();
+        for document in documents {
+            send_fds(&socket, document.as_bytes(), &[])?;
+        }
+        send_fds(&socket, last.as_bytes(), fds)
+    }
+
+    /// Sends the message to somebody who may read nothing, as one that is stopped: as long as there is
+    /// no room for a document, `look` is asked again and again whether to go on.
+    ///
+    /// # Errors
+    /// [`Unsent`].
+    pub(super) fn send_patiently(
+        &self,
+        socket: impl AsFd,
+        mut look: impl FnMut() -> Result<(), String>,
+    ) -> Result<(), Unsent> {
+        for document in self.to_documents()? {
+            while !has_room(&socket)? {
+                look().map_err(Unsent::GivenUp)?;
+            }
+            send_fds(&socket, document.as_bytes(), &[])?;
+        }
+        Ok(())
     }
 
     /// Puts the events that came ahead of a command or answer in front of its own.
@@ -379,16 +462,57 @@ impl Message {
         }
     }
 
-    /// Receives a document with its descriptors; `Ok(None)` for one that cannot be read.
+    /// Receives a message, all of its parts, with its descriptors; `Ok(None)` for one that cannot be
+    /// read.
     ///
     /// # Errors
     /// [`PeerError`].
     pub fn recv(socket: impl AsFd) -> Result<Option<(Self, Vec<OwnedFd>)>, PeerError> {
         let mut buffer = vec![0; DOCUMENT_MAX];
-        let received = recv_fds(socket, &mut buffer)?;
-        let document = serde_json::from_slice(&buffer[..received.bytes]).unwrap_or(Value::Null);
-        Ok(Self::from_json(&document).map(|message| (message, received.fds)))
+        let mut whole = String::new();
+        loop {
+            let received = recv_fds(&socket, &mut buffer)?;
+            let document = serde_json::from_slice(&buffer[..received.bytes]).unwrap_or(Value::Null);
+            let message = match Self::from_json(&document) {
+                Some(Self::Part { text, .. }) if whole.len() + text.len() > MESSAGE_MAX => None,
+                Some(Self::Part { text, last }) => {
+                    whole += &text;
+                    if !last {
+                        continue;
+                    }
+                    Self::from_text(&whole)
+                }
+                message => message,
+            };
+            return Ok(message.map(|message| (message, received.fds)));
+        }
     }
+}
+
+/// Why somebody was not told.
+#[derive(Debug)]
+pub(super) enum Unsent {
+    /// It cannot be.
+    Failed(PeerError),
+    /// It reads nothing, and is waited for no longer, for this reason.
+    GivenUp(String),
+}
+
+impl From<PeerError> for Unsent {
+    fn from(error: PeerError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Whether a socket takes a document without waiting, or an error at once; waits for it for [`LOOK`].
+fn has_room(socket: impl AsFd) -> Result<bool, PeerError> {
+    let mut watched = [PollFd::new(&socket, PollFlags::OUT)];
+    let polled = retry_on_intr(|| poll(&mut watched, Some(&LOOK)));
+    polled.map_err(|errno| PeerError::Kernel {
+        step: "waiting for room in a socket",
+        source: errno.into(),
+    })?;
+    Ok(!watched[0].revents().is_empty())
 }
 
 impl RoleLeft {
@@ -489,6 +613,85 @@ mod tests {
             assert_eq!(received, message);
             assert_eq!(fds.len(), 1);
         }
+    }
+
+    /// What the largest menu leaves, with the longest names that a menu takes.
+    #[test]
+    fn a_message_that_fits_no_document_travels_in_parts() {
+        let (ours, theirs) = control_pair().unwrap();
+        let name = |path: usize, what: &str| format!("\"µ\\{what}{path:0>120}");
+        let details = (0..256).flat_map(|path| {
+            ["passed", "fired", "accepted", "rejected"].map(|what| (name(path, what), u64::MAX))
+        });
+        let result = Message::Result(RoleLeft {
+            details: details.collect(),
+            ..RoleLeft::default()
+        });
+        assert!(result.to_text().len() > 2 * DOCUMENT_MAX);
+        for document in result.to_documents().unwrap() {
+            assert!(document.len() <= DOCUMENT_MAX);
+        }
+        std::thread::scope(|scope| {
+            let heard = scope.spawn(|| {
+                [(); 2].map(|()| Message::recv(&theirs).unwrap().map(|(message, _)| message))
+            });
+            result.send(&ours, &[]).unwrap();
+            Message::Ready.send(&ours, &[]).unwrap();
+            let heard = heard.join().unwrap();
+            assert_eq!(heard, [Some(result), Some(Message::Ready)]);
+        });
+    }
+
+    #[test]
+    fn a_message_that_must_be_one_document_is_refused_by_name_where_it_is_longer() {
+        let (ours, theirs) = control_pair().unwrap();
+        let ends = Message::Ends(vec![end(&"x".repeat(DOCUMENT_MAX))]);
+        let refused = ends.send(&ours, &[]).unwrap_err().to_string();
+        let bytes = ends.to_text().len();
+        assert_eq!(
+            refused,
+            format!("the message `ends` has {bytes} bytes, {DOCUMENT_MAX} are allowed")
+        );
+        Message::Ready.send(&ours, &[]).unwrap();
+        let heard = Message::recv(&theirs).unwrap().map(|(message, _)| message);
+        assert_eq!(heard, Some(Message::Ready), "nothing came before it");
+    }
+
+    #[test]
+    fn whoever_reads_nothing_is_asked_about_until_it_reads_or_is_given_up() {
+        let lost = |triggers: u64| Message::Command {
+            what: "lost".to_owned(),
+            unit: 9,
+            epoch: 2,
+            ends: Vec::new(),
+            triggers: (0..triggers).collect(),
+        };
+        let (ours, theirs) = control_pair().unwrap();
+        // More than a socket keeps; it is read once somebody has looked.
+        let mut heard = Vec::new();
+        let mut looks = 0;
+        let sent = lost(40_000).send_patiently(&ours, || {
+            looks += 1;
+            if let Some((Message::Triggers(part), _)) = Message::recv(&theirs).unwrap() {
+                heard.extend(part);
+            }
+            Ok(())
+        });
+        assert!(sent.is_ok() && looks > 0, "{sent:?} after {looks} looks");
+        assert!(heard.is_sorted() && heard.len() < 40_000, "{}", heard.len());
+        let (ours, theirs) = control_pair().unwrap();
+        let sent = lost(100_000).send_patiently(&ours, || Err("enough".to_owned()));
+        assert!(matches!(sent, Err(Unsent::GivenUp(reason)) if reason == "enough"));
+        // Short ones find room, and nobody is there for the last.
+        let looks = || -> Result<(), String> { panic!("there is room") };
+        let (ours, others) = control_pair().unwrap();
+        assert!(lost(3).send_patiently(&ours, looks).is_ok());
+        drop((theirs, others));
+        let sent = lost(3).send_patiently(&ours, looks);
+        assert!(
+            matches!(sent, Err(Unsent::Failed(PeerError::HungUp))),
+            "{sent:?}"
+        );
     }
 
     #[test]

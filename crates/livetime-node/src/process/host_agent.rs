@@ -6,7 +6,7 @@
 //! agent, as it does with the parent of a run on one host; who carries orders and reports is the
 //! caller's business.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::ops::ControlFlow;
@@ -62,7 +62,12 @@ pub struct HostAgent {
     reporter: Arc<Reporter>,
     streams: Arc<HostStreams>,
     run: Option<Arc<HostRun>>,
-    roles: BTreeMap<u64, Arc<HostRole>>,
+    /// The roles whose end is not told yet, by their blocks: a run may see hundreds of others.
+    roles: BTreeMap<u64, Told>,
+    /// All blocks that roles were started on.
+    blocks: BTreeSet<u64>,
+    /// Whether a role that is gone was told to run.
+    has_started: bool,
     /// Run files that were put here for it.
     begun: Vec<BegunFile>,
 }
@@ -85,8 +90,19 @@ struct HostRun {
     page: RunPage,
     bells: BTreeMap<UnitId, Doorbell>,
     pools: BTreeMap<PoolKey, PagePool>,
-    rings: Mutex<BTreeMap<(String, u64), Arc<RingRegion>>>,
+    /// Rings of which one end was asked for.
+    rings: Mutex<RingShelf>,
     streams: Arc<HostStreams>,
+}
+
+/// Rings by name and epoch that wait for the second of the two that use them, with the block of the
+/// first. Who has both ends mapped needs them no more here.
+type RingShelf = BTreeMap<(String, u64), (u64, Arc<RingRegion>)>;
+
+/// A role that is told its documents, until this is dropped.
+struct Told {
+    role: Arc<HostRole>,
+    documents: SyncSender<String>,
 }
 
 /// A role's process.
@@ -95,7 +111,6 @@ struct HostRole {
     unit: UnitId,
     id: String,
     socket: UnixStream,
-    documents: SyncSender<String>,
     child: Mutex<Child>,
     process: u32,
     gone: Mutex<bool>,
@@ -141,6 +156,8 @@ impl HostAgent {
             streams: HostStreams::listen(address, key)?,
             run: None,
             roles: BTreeMap::new(),
+            blocks: BTreeSet::new(),
+            has_started: false,
             begun: Vec::new(),
         })
     }
@@ -163,24 +180,24 @@ impl HostAgent {
                 let process = self.spawn(block, &role);
                 self.reporter
                     .send(|| Some(HostReport::Started { block, process }));
-                if let Some(role) = self.roles.get(&block) {
-                    self.hear(role);
+                if let Some(told) = self.roles.get(&block) {
+                    self.hear(&told.role);
                 }
             }
             Some(HostOrder::Say { block, text }) => {
-                if let Some(role) = self.roles.get(&block) {
+                if let Some(told) = self.roles.get(&block) {
                     // One that takes no more is hung or dead, and is found so.
-                    let _not_taken = role.documents.try_send(text);
+                    let _not_taken = told.documents.try_send(text);
                 }
             }
             Some(HostOrder::HangUp { block }) => {
-                if let Some(role) = self.roles.get(&block) {
-                    let _already_shut = role.socket.shutdown(Shutdown::Both);
+                if let Some(told) = self.roles.get(&block) {
+                    let _already_shut = told.role.socket.shutdown(Shutdown::Both);
                 }
             }
             Some(HostOrder::Signal { block, signal }) => {
-                if let Some(role) = self.roles.get(&block) {
-                    role.signal(signal);
+                if let Some(told) = self.roles.get(&block) {
+                    told.role.signal(signal);
                 }
             }
             Some(HostOrder::Phase { phase, step }) => self.set_phase(phase, step),
@@ -245,7 +262,7 @@ impl HostAgent {
         let run = self.run.clone().ok_or("no run was prepared")?;
         let unit = unit_of(id).ok_or("there is no such role")?;
         let in_page = usize::try_from(block).is_ok_and(|block| block < run.page.blocks());
-        if !in_page || self.roles.contains_key(&block) {
+        if !in_page || self.blocks.contains(&block) {
             return Err(format!("block {block} is not free"));
         }
         let (ours, theirs) = control_pair().map_err(|error| error.to_string())?;
@@ -262,14 +279,18 @@ impl HostAgent {
             unit,
             id: id.to_owned(),
             socket: UnixStream::from(ours),
-            documents,
             child: Mutex::new(child),
             process,
             gone: Mutex::new(false),
             is_told: AtomicBool::new(false),
             started: Mutex::new(false),
         });
-        self.roles.insert(block, Arc::clone(&role));
+        let told = Told {
+            role: Arc::clone(&role),
+            documents,
+        };
+        self.roles.insert(block, told);
+        self.blocks.insert(block);
         let thread = std::thread::Builder::new().name(format!("tell-{id}"));
         let reporter = Arc::clone(&self.reporter);
         let started = thread.spawn(move || run.tell(&role, &queue, &reporter));
@@ -325,6 +346,7 @@ impl HostAgent {
 
     /// Reports the counters of the roles that live. To be called some fifty times a second.
     pub fn look(&mut self) {
+        self.forget_told();
         let Some(run) = &self.run else {
             self.reporter.send(|| Some(silence()));
             return;
@@ -333,7 +355,8 @@ impl HostAgent {
         run.bells.values().for_each(Doorbell::ring);
         let roles = &self.roles;
         self.reporter.send(|| {
-            let living = roles.values().filter(|role| !*lock(&role.gone));
+            let roles = roles.values().map(|told| &told.role);
+            let living = roles.filter(|role| !*lock(&role.gone));
             Some(HostReport::Counters {
                 phase: run.page.phase().get() as u64,
                 step: run.page.step() as u64,
@@ -341,21 +364,34 @@ impl HostAgent {
             })
         });
     }
+
+    /// Gives back what the system keeps of roles whose ends are told, but for their places on the page.
+    fn forget_told(&mut self) {
+        let is_told = |_: &u64, told: &mut Told| told.role.is_told.load(Ordering::Acquire);
+        for (_, told) in self.roles.extract_if(.., is_told) {
+            self.has_started |= *lock(&told.role.started);
+        }
+        if let Some(run) = &self.run {
+            // Nobody else is told of rings that one alone has asked for before it died.
+            lock(&run.rings).retain(|_, (first, _)| self.roles.contains_key(first));
+        }
+    }
 }
 
 impl Drop for HostAgent {
     /// Nothing that was started outlives the host's agent, and how it ended is reported while there is
     /// somebody to report to.
     fn drop(&mut self) {
-        for role in self.roles.values() {
-            role.signal(RoleSignal::Kill);
+        for told in self.roles.values() {
+            told.role.signal(RoleSignal::Kill);
         }
         let until = Instant::now() + ENDING_PATIENCE;
-        let are_told = |role: &Arc<HostRole>| role.is_told.load(Ordering::Acquire);
-        while !self.roles.values().all(are_told) && Instant::now() < until {
+        let is_told = |told: &Told| told.role.is_told.load(Ordering::Acquire);
+        while !self.roles.values().all(is_told) && Instant::now() < until {
             std::thread::sleep(ENDING_LOOK);
         }
-        if !self.roles.values().any(|role| *lock(&role.started)) {
+        let mut left = self.roles.values();
+        if !self.has_started && !left.any(|told| *lock(&told.role.started)) {
             self.begun.iter().for_each(begun_file::abandon);
         }
     }
@@ -558,7 +594,7 @@ impl HostRun {
                 "pool" => self.pool(&name.name),
                 STREAM | DATAGRAMS => self.socket(role, name, occasion),
                 "bell" => self.bell(name),
-                _ => self.ring(name),
+                _ => self.ring(role, name),
             };
             found.map_err(|reason| format!("{} {}: {reason}", name.kind, name.name))
         };
@@ -582,19 +618,19 @@ impl HostRun {
         fd.map(NamedFd::Owned).map_err(|error| error.to_string())
     }
 
-    /// The ring of a name; whichever end is asked for first makes it.
-    fn ring(&self, name: &EndName) -> Result<NamedFd, String> {
+    /// The ring of a name; whichever end is asked for first makes it, and the other takes it along.
+    fn ring(&self, role: &HostRole, name: &EndName) -> Result<NamedFd, String> {
         let mut rings = lock(&self.rings);
         let key = (name.name.clone(), name.epoch);
-        if let Some(ring) = rings.get(&key) {
-            return Ok(NamedFd::Ring(Arc::clone(ring)));
+        if let Some((_, ring)) = rings.remove(&key) {
+            return Ok(NamedFd::Ring(ring));
         }
         let mut planned = self.plan.rings.iter();
         let planned = planned.find(|ring| ring.key.to_string() == name.name);
         let planned = planned.ok_or("not a ring of this run")?;
         let ring = RingRegion::create(&planned.config, name.epoch);
         let ring = Arc::new(ring.map_err(|error| error.to_string())?);
-        rings.insert(key, Arc::clone(&ring));
+        rings.insert(key, (role.block, Arc::clone(&ring)));
         Ok(NamedFd::Ring(ring))
     }
 

@@ -451,7 +451,7 @@ impl ProcessGroup {
             unit: unit_of(id).unwrap_or(UnitId::SUPERVISOR),
             epoch,
             child,
-            socket: Some(socket),
+            socket: Some(Arc::new(socket)),
             block,
             counters: block_of(&self.page, block),
             result: RoleResult {
@@ -630,8 +630,9 @@ impl ProcessGroup {
                 let step = "waiting for ready";
                 failed(id, PeerError::Kernel { step, source })
             };
-            let sockets = waiting.iter().map(|index| self.processes[*index].socket());
-            let sockets: Vec<&UnixStream> = sockets.collect::<Result<_, _>>()?;
+            let sockets = waiting.iter();
+            let sockets = sockets.map(|index| Ok(self.processes[*index].socket()?.as_ref()));
+            let sockets: Vec<&UnixStream> = sockets.collect::<Result<_, ProcessError>>()?;
             let patience = sockets[0].read_timeout().map_err(kernel)?;
             let said = who_has_said(&sockets, patience.unwrap_or(PATIENCE)).map_err(kernel)?;
             if said.is_empty() {

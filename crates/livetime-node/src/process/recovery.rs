@@ -25,11 +25,13 @@
 //! which are read to their end first. How the counters are settled is in [`super::lost_unit`].
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use livetime_shm::PeerError;
 use livetime_wire::{DurationNs, RunNs, TriggerNumber, UnitId, UnitKind};
 
-use super::control_message::Message;
+use super::control_message::{Message, Unsent};
 use super::lost_group::triggers_of;
 use super::process_group::{ProcessGroup, RoleProcess};
 use crate::building_group::{BuildingGroup, knows};
@@ -589,7 +591,6 @@ impl ProcessGroup {
                 continue;
             }
             self.make_faults_of_loss(unit, index);
-            let process = &self.processes[index];
             let message = Message::Command {
                 what: what.to_owned(),
                 unit: unit.to_code(),
@@ -597,14 +598,49 @@ impl ProcessGroup {
                 ends: Vec::new(),
                 triggers: triggers.to_vec(),
             };
-            // One that cannot be told is dying itself, and is dealt with in its turn: when it has hung
-            // up, so that nobody takes its silence for an answer.
-            if process.send(&message, &[]).is_err() {
-                self.processes[index].child.kill();
-            }
+            self.tell_one(index, &message)?;
             waiting.push(index);
         }
         self.await_settled(waiting)
+    }
+
+    /// Tells a process something that may be longer than its socket keeps; one that stands still is waited
+    /// for as by [`ProcessGroup::await_settled`].
+    fn tell_one(&mut self, index: usize, message: &Message) -> Result<(), String> {
+        let mut left = self.settle_patience(index);
+        let mut since = Instant::now();
+        let Ok(socket) = self.processes[index].socket().map(Arc::clone) else {
+            return Ok(());
+        };
+        let told = message.send_patiently(&*socket, || {
+            if self.ends_at_once() {
+                return Err("the run is ended at once".to_owned());
+            }
+            self.watch_events();
+            self.make_faults();
+            let process = &self.processes[index];
+            let waited = std::mem::replace(&mut since, Instant::now()).elapsed();
+            if !process.child.is_stopped() {
+                left = left.saturating_sub(waited);
+            }
+            match left.is_zero() {
+                true => Err(format!("{} takes no orders", process.id)),
+                false => Ok(()),
+            }
+        });
+        match told {
+            Ok(()) => Ok(()),
+            Err(Unsent::GivenUp(reason)) => Err(reason),
+            // One that cannot be told is dying itself, and is dealt with in its turn: when it has hung
+            // up, so that nobody takes its silence for an answer.
+            Err(Unsent::Failed(error)) => {
+                if !matches!(error, PeerError::HungUp) {
+                    eprintln!("{}: cannot be told: {error}", self.processes[index].id);
+                }
+                self.processes[index].child.kill();
+                Ok(())
+            }
+        }
     }
 
     /// Has the front-ends do something, and waits until they have.

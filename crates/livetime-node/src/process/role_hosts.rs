@@ -51,8 +51,9 @@ struct State {
 
 struct Role {
     host: String,
-    /// Our end of the socket to the process group.
-    socket: Arc<UnixStream>,
+    /// Our end of the socket to the process group, until the role has ended: a run may see hundreds of
+    /// them.
+    socket: Option<Arc<UnixStream>>,
     process: Option<Result<u32, String>>,
     exit: Option<String>,
     /// Whether its host has said that its process has ended: one that is not heard may live.
@@ -198,7 +199,7 @@ impl RoleHosts {
         let socket = Arc::new(UnixStream::from(ours));
         let entry = Role {
             host: host.clone(),
-            socket: Arc::clone(&socket),
+            socket: Some(Arc::clone(&socket)),
             process: None,
             exit: None,
             is_reaped: false,
@@ -216,7 +217,12 @@ impl RoleHosts {
             started.or(gone.map(|reason| Err(format!("host {host}: {reason}"))))
         });
         let started = started.unwrap_or_else(|| Err(format!("host {host} does not answer")));
-        started.map_err(refused)?;
+        if let Err(reason) = started {
+            if let Some(role) = self.state().roles.get_mut(&block) {
+                role.end(reason.clone());
+            }
+            return Err(refused(reason));
+        }
         let hosts = self.clone();
         let thread = std::thread::Builder::new().name(format!("order-{role}"));
         let carry = move || hosts.carry_orders(&host, block, &socket);
@@ -261,7 +267,7 @@ impl RoleHosts {
                 state: counters,
             } => {
                 self.note(&state, block, &counters);
-                let socket = state.roles.get(&block).map(|role| Arc::clone(&role.socket));
+                let socket = (state.roles.get(&block)).and_then(|role| role.socket.clone());
                 // Not with the state in hand: it may wait for the reader.
                 drop(state);
                 if let Some(socket) = socket {
@@ -390,8 +396,11 @@ impl RoleHosts {
 impl Role {
     fn end(&mut self, exit: String) {
         self.exit.get_or_insert(exit);
-        // What was said before is read first; then the process group hears the hang-up.
-        let _already_shut = self.socket.shutdown(Shutdown::Both);
+        // What was said before is read first; then the process group hears the hang-up. Whoever carries
+        // its orders has the socket until it has taken the last of them.
+        if let Some(socket) = self.socket.take() {
+            let _already_shut = socket.shutdown(Shutdown::Both);
+        }
     }
 }
 
@@ -449,24 +458,32 @@ fn tell_phases(shared: &Weak<Shared>, page: &RunPage) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counter_block::RoleCounts;
+    use crate::process::run_page::Activity;
 
-    /// The exit of the only role of a host that is gone after these reports.
-    fn exit_after(reports: &[HostReport]) -> Option<String> {
+    /// Hosts with one role on a block, and the process group's end of its socket.
+    fn hosts_with_role(block: u64) -> (RoleHosts, OwnedFd) {
         let preparation = Preparation {
             placement: vec![("ru0".to_owned(), "a".to_owned())],
             ..Preparation::default()
         };
         let hosts = RoleHosts::new(preparation, Box::new(|_, _| {}));
-        let (_theirs, ours) = control_pair().expect("a socket pair");
+        let (theirs, ours) = control_pair().expect("a socket pair");
         let role = Role {
             host: "a".to_owned(),
-            socket: Arc::new(UnixStream::from(ours)),
+            socket: Some(Arc::new(UnixStream::from(ours))),
             process: None,
             exit: None,
             is_reaped: false,
             holds_dropped: 0,
         };
-        hosts.state().roles.insert(3, role);
+        hosts.state().roles.insert(block, role);
+        (hosts, theirs)
+    }
+
+    /// The exit of the only role of a host that is gone after these reports.
+    fn exit_after(reports: &[HostReport]) -> Option<String> {
+        let (hosts, _theirs) = hosts_with_role(3);
         for report in reports {
             hosts.handle_report("a", &report.to_bytes());
         }
@@ -488,6 +505,35 @@ mod tests {
         assert!(!hosts.await_phase(&page, Duration::ZERO));
         hosts.handle_host_gone("a", "it is not heard any more");
         assert!(hosts.await_phase(&page, Duration::ZERO));
+    }
+
+    #[test]
+    fn the_last_words_of_a_role_are_heard_though_its_socket_is_given_back() {
+        let (hosts, theirs) = hosts_with_role(3);
+        let state = BlockState {
+            counts: RoleCounts::default(),
+            activity: Activity { cycles: 0, work: 0 },
+            event: 0,
+        };
+        let said = HostReport::Said {
+            block: 3,
+            text: "last words".to_owned(),
+            state: Box::new(state),
+        };
+        let gone = HostReport::Gone {
+            block: 3,
+            exit: "exit status: 0".to_owned(),
+            holds_dropped: 0,
+            state: Box::new(state),
+        };
+        for report in [said, gone] {
+            hosts.handle_report("a", &report.to_bytes());
+        }
+        assert!(hosts.state().roles[&3].socket.is_none());
+        let mut buffer = [0; 16];
+        assert_eq!(recv_fds(&theirs, &mut buffer).expect("words").bytes, 10);
+        assert!(recv_fds(&theirs, &mut buffer).is_err());
+        assert!(hosts.is_reaped(3));
     }
 
     #[test]

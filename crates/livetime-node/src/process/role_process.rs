@@ -453,7 +453,12 @@ fn listen(
                 }
                 Ok(None) => eprintln!("{role}: the parent sent nonsense"),
                 // Whatever the role is doing: without a parent there is no run.
-                Err(_) => std::process::exit(PARENT_GONE),
+                Err(error) => {
+                    if !matches!(error, PeerError::HungUp) {
+                        eprintln!("{role}: the parent cannot be heard any more: {error}");
+                    }
+                    std::process::exit(PARENT_GONE)
+                }
             }
         }
     };

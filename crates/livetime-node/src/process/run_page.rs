@@ -129,11 +129,11 @@ impl RunPage {
     /// If there is no such block.
     pub fn activity(&self, index: usize) -> Activity {
         let words = &self.words.words()[FIRST + index * STRIDE + CounterBlock::WORDS..];
-        // Relaxed: observations.
-        Activity {
-            cycles: words[0].load(Ordering::Relaxed),
-            work: words[1].load(Ordering::Relaxed),
-        }
+        // Acquire pairs with the Release in `note`: the work of the cycles seen is seen.
+        let cycles = words[0].load(Ordering::Acquire);
+        // Relaxed: ordered by the load before.
+        let work = words[1].load(Ordering::Relaxed);
+        Activity { cycles, work }
     }
 
     /// Notes what a role has done; only the role itself calls this.
@@ -142,8 +142,9 @@ impl RunPage {
     /// If there is no such block.
     pub fn note(&self, index: usize, activity: Activity) {
         let words = &self.words.words()[FIRST + index * STRIDE + CounterBlock::WORDS..];
-        // Relaxed: observations. Work first, so that a cycle seen has its work seen.
-        words[1].store(activity.work, Ordering::Release);
+        // Relaxed: published by the store that follows.
+        words[1].store(activity.work, Ordering::Relaxed);
+        // Release pairs with the Acquire in `activity`: whoever sees a cycle sees its work.
         words[0].store(activity.cycles, Ordering::Release);
     }
 }

@@ -7,6 +7,7 @@
 #[path = "../contents/mod.rs"]
 mod contents;
 mod folder_of_host;
+mod joined_units;
 #[path = "../processes/live_run.rs"]
 mod live_run;
 mod lost_hosts;

@@ -33,6 +33,35 @@ fn assert_only_failure(run: &Run, event: u64, role: &str, reason: &str, deaths: 
     }
 }
 
+/// The example with the largest menu there is, of paths with the longest names.
+fn with_largest_menu(config: String) -> String {
+    let (before, rest) = config.split_once("[filter]").expect("it has one");
+    let store = rest.find("[store]").expect("it has one");
+    let path = |nth: usize| {
+        let name = format!("PATH_{nth:0>123}");
+        format!("[[filter.path]]\nname = \"{name}\"\ncut = \"all\"\nstreams = [\"all\"]\n\n")
+    };
+    let paths: String = (0..256).map(path).collect();
+    let menu = format!("[filter]\nname = \"menu\"\nstreams = [\"all\"]\n\n{paths}");
+    format!("{before}{menu}{}", &rest[store..])
+}
+
+/// They fit into no single document.
+#[test]
+fn the_counts_of_the_largest_menu_come_from_its_process() {
+    let _turn = turn();
+    let run = Run::of(with_largest_menu, &TRIGGERS);
+    assert!(run.output.status.success(), "{}", run.errors());
+    run.assert_accounted();
+    assert!(!run.errors().contains("died"), "{}", run.errors());
+    let paths = run.summary["filter_menu"]["paths"].as_object();
+    let paths = paths.expect("paths by name");
+    assert_eq!(paths.len(), 256);
+    let built = run.count("events_built");
+    let fired = |path: &serde_json::Value| path["fired"].as_u64();
+    assert!(paths.values().all(|path| fired(path) == Some(built)));
+}
+
 #[test]
 fn an_event_that_crashes_its_filter_is_kept_in_the_error_stream() {
     let _turn = turn();

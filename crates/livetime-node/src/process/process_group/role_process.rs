@@ -30,7 +30,7 @@ pub(in crate::process) struct RoleProcess {
     pub(in crate::process) epoch: u32,
     pub(in crate::process) child: RoleChild,
     /// Until the process has ended and all that it has said was heard.
-    pub(super) socket: Option<UnixStream>,
+    pub(super) socket: Option<Arc<UnixStream>>,
     pub(in crate::process) block: usize,
     pub(in crate::process) counters: Arc<CounterBlock>,
     pub(in crate::process) result: RoleResult,
@@ -73,7 +73,7 @@ impl RoleProcess {
         }
     }
 
-    pub(super) fn socket(&self) -> Result<&UnixStream, ProcessError> {
+    pub(in crate::process) fn socket(&self) -> Result<&Arc<UnixStream>, ProcessError> {
         let socket = self.socket.as_ref();
         socket.ok_or_else(|| failed(&self.id, PeerError::HungUp))
     }
@@ -83,7 +83,7 @@ impl RoleProcess {
         message: &Message,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), ProcessError> {
-        let sent = message.send(self.socket()?, fds);
+        let sent = message.send(self.socket()?.as_ref(), fds);
         sent.map_err(|error| failed(&self.id, error))
     }
 
@@ -93,7 +93,8 @@ impl RoleProcess {
     }
 
     pub(super) fn recv(&self, expected: &'static str) -> Result<Message, ProcessError> {
-        let received = Message::recv(self.socket()?).map_err(|error| failed(&self.id, error))?;
+        let received =
+            Message::recv(self.socket()?.as_ref()).map_err(|error| failed(&self.id, error))?;
         let nonsense = || ProcessError::OutOfTurn {
             role: self.id.clone(),
             found: "nonsense".to_owned(),
@@ -124,8 +125,9 @@ impl RoleProcess {
         let socket = ours.as_fd().try_clone_to_owned().map_err(start)?;
         ours.set_read_timeout(None).map_err(start)?;
         let thread = std::thread::Builder::new().name(format!("hear-{}", self.id));
+        let role = self.id.clone();
         thread
-            .spawn(move || hear(&socket, index, &sender))
+            .spawn(move || hear(&role, &socket, index, &sender))
             .map_err(start)?;
         Ok(())
     }
@@ -191,7 +193,7 @@ impl RoleProcess {
 }
 
 /// Hears a process until it is gone.
-fn hear(socket: &OwnedFd, index: usize, sender: &Sender<(usize, Heard)>) {
+fn hear(role: &str, socket: &OwnedFd, index: usize, sender: &Sender<(usize, Heard)>) {
     let mut ahead = Vec::new();
     loop {
         let heard = match Message::recv(socket) {
@@ -204,7 +206,11 @@ fn hear(socket: &OwnedFd, index: usize, sender: &Sender<(usize, Heard)>) {
                 Heard::Message(Box::new(message))
             }
             Ok(None) => continue,
-            Err(_) => Heard::Gone,
+            Err(PeerError::HungUp) => Heard::Gone,
+            Err(error) => {
+                eprintln!("{role}: cannot be heard any more: {error}");
+                Heard::Gone
+            }
         };
         let gone = matches!(heard, Heard::Gone);
         if sender.send((index, heard)).is_err() || gone {
