@@ -23,7 +23,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct HistogramFile {
     path: PathBuf,
     due: Instant,
-    failed: bool,
+    /// The last try failed, which was said.
+    has_failed: bool,
 }
 
 impl HistogramFile {
@@ -32,28 +33,34 @@ impl HistogramFile {
         Self {
             path: directory.join(FILE),
             due: Instant::now() + INTERVAL,
-            failed: false,
+            has_failed: false,
         }
     }
 
     /// Writes the present histograms if it is time and there are any.
     pub(crate) fn write_if_due(&mut self, running: &Chain) {
         let now = Instant::now();
-        if self.failed || now < self.due {
+        if now < self.due {
             return;
         }
         self.due = now + INTERVAL;
         let histograms = running.filter_histograms();
-        if histograms.is_empty() {
-            return;
+        if !histograms.is_empty() {
+            self.write(histograms_to_json(&histograms).to_string());
         }
-        let text = histograms_to_json(&histograms).to_string();
-        if let Err(error) = output_place::write(&self.path, text) {
-            // The run goes on: its file will have them.
-            self.failed = true;
-            say(format_args!(
-                "\nwarning: {error}; the histograms are in the run file at the end"
-            ));
+    }
+
+    /// Writes a state. The run goes on where that fails, and so do the tries: a disk may have room again.
+    fn write(&mut self, text: String) {
+        let written = output_place::write(&self.path, text);
+        let had_failed = std::mem::replace(&mut self.has_failed, written.is_err());
+        match (written, had_failed) {
+            (Err(error), false) => say(format_args!(
+                "\nwarning: {error}; {FILE} is not of now until that is said to be over; at the end the \
+                 histograms are in the run file"
+            )),
+            (Ok(()), true) => say(format_args!("\n{FILE} is written again")),
+            _ => {}
         }
     }
 }
@@ -62,5 +69,26 @@ impl Drop for HistogramFile {
     fn drop(&mut self) {
         // It is not there when no filter has filled any.
         let _absent = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_could_not_be_written_does_not_end_the_tries() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let mut file = HistogramFile::of(directory.path());
+        // A name that is taken.
+        fs::create_dir(&file.path)?;
+        fs::write(file.path.join("inside"), "")?;
+        file.write("first".to_owned());
+        assert!(file.has_failed);
+        fs::remove_dir_all(&file.path)?;
+        file.write("second".to_owned());
+        assert!(!file.has_failed);
+        assert_eq!(fs::read_to_string(&file.path)?, "second");
+        Ok(())
     }
 }

@@ -86,8 +86,8 @@ struct Course {
     /// An order has ended it at once.
     is_aborted: bool,
     rates: RunRates,
-    /// The counters when something last moved.
-    moved: (Snapshot, Instant),
+    /// The counters when something last moved in the drain, once there is one.
+    moved: Option<(Snapshot, Instant)>,
     /// Writers that waited for room at the last look.
     were_full: Vec<String>,
     /// Likewise that of the trigger packets.
@@ -98,13 +98,12 @@ struct Course {
 impl RunWatch<'_> {
     /// Watches the chain until it has drained or is to end by force; why, and its rates over time.
     pub(crate) fn until_end(mut self) -> (Ending, RunRates) {
-        let first = self.running.snapshot();
         let rates = RunRates::new(self.running.taking_from());
         let mut course = Course {
             ending: None,
             is_aborted: false,
             rates,
-            moved: (first, Instant::now()),
+            moved: None,
             were_full: Vec::new(),
             were_packets_full: false,
             had_packets_failed: false,
@@ -165,9 +164,7 @@ impl RunWatch<'_> {
         if course.ending.is_none() && !self.running.has_source_ended() {
             return None;
         }
-        if has_moved(&course.moved.0, &now) {
-            course.moved = (now, Instant::now());
-        } else if course.moved.1.elapsed() > self.patience {
+        if stands_still(&mut course.moved, now, Instant::now(), self.patience) {
             for obstacle in self.running.drain_obstacles() {
                 say(format_args!("warning: the drain stands still: {obstacle}"));
             }
@@ -387,6 +384,23 @@ fn report_incident(incident: &Incident) {
     }
 }
 
+/// Whether nothing has moved in a drain for so long. The first look at one begins the time: what a run did
+/// before its end, or did not, says nothing about it.
+fn stands_still(
+    moved: &mut Option<(Snapshot, Instant)>,
+    now: Snapshot,
+    at: Instant,
+    patience: Duration,
+) -> bool {
+    match moved {
+        Some((before, since)) if !has_moved(before, &now) => at.duration_since(*since) > patience,
+        _ => {
+            *moved = Some((now, at));
+            false
+        }
+    }
+}
+
 /// A filter in Python tells nothing of a batch before it has judged all of it: what it fails on is found
 /// in many steps, each of which has its limit.
 fn has_moved(before: &Snapshot, now: &Snapshot) -> bool {
@@ -404,6 +418,22 @@ fn filter_work(snapshot: &Snapshot) -> u64 {
 mod tests {
     use super::*;
     use crate::run_rates::tests::snapshot;
+
+    #[test]
+    fn the_patience_of_a_drain_begins_with_it_and_with_all_that_moves() {
+        let (patience, begin) = (Duration::from_secs(20), Instant::now());
+        let mut moved = None;
+        let mut look = |seconds: u64, count: u64| {
+            let at = begin + Duration::from_secs(seconds);
+            stands_still(&mut moved, snapshot(seconds, count), at, patience)
+        };
+        // However long the run has taken nothing before it.
+        assert!(!look(3600, 0));
+        assert!(!look(3620, 0));
+        assert!(!look(3621, 1));
+        assert!(!look(3641, 1));
+        assert!(look(3642, 1));
+    }
 
     #[test]
     fn work_of_a_filter_is_no_standstill() {

@@ -26,27 +26,60 @@ const BINS: usize = 200;
 /// Ramps that are drawn: the first ones that differ and are not negative.
 const RAMPS: usize = 2;
 const FULL_SCALE: f64 = 2_147_483_647.0;
+/// Most events whose read-back is drawn: more would not be told apart, and a turn may be hours long.
+const DRAWN_MAX: usize = 8_192;
+/// Events between two looks whether to stop: some milliseconds.
+const LOOK_EVERY: u64 = 256;
 
 /// What the events of the file say.
 struct Taken {
     /// TAI at the start of the run if its spills are aligned, else 0.
     origin: TaiNs,
-    /// Trigger times and the generators' (output, read-back).
-    events: Vec<(RunNs, Vec<(i32, i32)>)>,
+    /// Trigger times of all events, in order.
+    times: Vec<RunNs>,
+    measured: Measured,
     inside: u64,
     outside: u64,
 }
 
-/// The figure, if the run had a spill structure.
+/// What was read back of the shown ramps, in every so-many-th event of the turns that are drawn.
+struct Measured {
+    shown: Vec<usize>,
+    until: RunNs,
+    /// Of so many events one is kept.
+    every: u64,
+    seen: u64,
+    /// Trigger times and read-backs by shown ramp.
+    events: Vec<(RunNs, [Option<i32>; RAMPS])>,
+}
+
+/// What came of making the figure.
+pub(crate) enum SpillFigure {
+    /// The run had no spill structure.
+    None,
+    Made(Figure),
+    /// Somebody has stopped it.
+    Stopped,
+}
+
+/// Makes the figure, if the run had a spill structure. It reads all events, between which it asks whether
+/// to stop.
 ///
 /// # Errors
 /// What could not be read, in one sentence.
-pub(crate) fn spill_figure(config: &str, run: &Path) -> Result<Option<Figure>, String> {
+pub(crate) fn spill_figure(
+    config: &str,
+    run: &Path,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> Result<SpillFigure, String> {
     let Some(spill) = config::spill_of(config) else {
-        return Ok(None);
+        return Ok(SpillFigure::None);
     };
-    let taken = read_events(run, &spill).map_err(|error| format!("{}: {error}", run.display()))?;
-    Ok(Some(draw(&spill, &taken)?))
+    let taken = read_events(run, &spill, is_stopped);
+    match taken.map_err(|error| format!("{}: {error}", run.display()))? {
+        Some(taken) => Ok(SpillFigure::Made(draw(&spill, &taken)?)),
+        None => Ok(SpillFigure::Stopped),
+    }
 }
 
 fn core(spill: &ChainSpill, origin: TaiNs) -> Result<Spill, String> {
@@ -57,27 +90,43 @@ fn core(spill: &ChainSpill, origin: TaiNs) -> Result<Spill, String> {
     Spill::new(&spill.spill, origin).map_err(joined)
 }
 
-fn read_events(path: &Path, spill: &ChainSpill) -> Result<Taken, Box<dyn std::error::Error>> {
+fn read_events(
+    path: &Path,
+    spill: &ChainSpill,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> Result<Option<Taken>, Box<dyn std::error::Error>> {
     let mut reader = RunFolder::open(path)?;
     let origin = match spill.spill.align {
         Some(_) => TaiNs(reader.begin().map_or(0, |begin| begin.started_tai_ns)),
         None => TaiNs(0),
     };
-    let mut events = Vec::new();
-    while let Some(event) = reader.next_event()? {
-        let read_back = event.fragments().find_map(|(_, words)| {
-            let data = words.get(HEADER_WORDS..words.len().checked_sub(TRAILER_WORDS)?)?;
-            ReadBackView::new_checked(data).ok()
-        });
-        let generators = read_back.map_or_else(Vec::new, |view| {
-            view.generators().map(|g| (g.output, g.read_back)).collect()
-        });
-        events.push((event.header().triggered_at, generators));
+    let waited = spill.spill.first_turn(origin).0 - origin.0;
+    let until = waited.saturating_add(spill.spill.period.0.saturating_mul(TURNS));
+    let mut measured = Measured::new(shown_ramps(spill), RunNs(until));
+    let mut times = Vec::new();
+    loop {
+        if (times.len() as u64).is_multiple_of(LOOK_EVERY) && is_stopped() {
+            return Ok(None);
+        }
+        let Some(event) = reader.next_event()? else {
+            break;
+        };
+        let at = event.header().triggered_at;
+        times.push(at);
+        if measured.takes(at) {
+            let read_back = event.fragments().find_map(|(_, words)| {
+                let data = words.get(HEADER_WORDS..words.len().checked_sub(TRAILER_WORDS)?)?;
+                ReadBackView::new_checked(data).ok()
+            });
+            measured.add(at, read_back);
+        }
     }
-    events.sort_unstable_by_key(|(at, _)| *at);
+    // Files of several writers take turns.
+    times.sort_unstable();
+    measured.events.sort_unstable_by_key(|(at, _)| *at);
     let mut core = core(spill, origin)?;
     let (mut inside, mut outside) = (0, 0);
-    for (at, _) in &events {
+    for at in &times {
         core.advance(TaiNs(origin.0 + at.0));
         if core.is_gate_open() {
             inside += 1;
@@ -85,18 +134,84 @@ fn read_events(path: &Path, spill: &ChainSpill) -> Result<Taken, Box<dyn std::er
             outside += 1;
         }
     }
-    Ok(Taken {
+    Ok(Some(Taken {
         origin,
-        events,
+        times,
+        measured,
         inside,
         outside,
-    })
+    }))
+}
+
+impl Measured {
+    fn new(shown: Vec<usize>, until: RunNs) -> Self {
+        Self {
+            shown,
+            until,
+            every: 1,
+            seen: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// Whether the event of this time is one to be kept.
+    fn takes(&mut self, at: RunNs) -> bool {
+        if at >= self.until {
+            return false;
+        }
+        self.seen += 1;
+        (self.seen - 1).is_multiple_of(self.every)
+    }
+
+    /// Keeps one; where that makes too many, each other one goes, and from here on as few are taken.
+    fn add(&mut self, at: RunNs, read_back: Option<ReadBackView<'_>>) {
+        let mut values = [None; RAMPS];
+        if let Some(view) = read_back {
+            for (value, ramp) in values.iter_mut().zip(&self.shown) {
+                *value = view.generators().nth(*ramp).map(|g| g.read_back);
+            }
+        }
+        self.events.push((at, values));
+        if self.events.len() > DRAWN_MAX {
+            let mut index = 0_usize;
+            self.events.retain(|_| {
+                index += 1;
+                !index.is_multiple_of(2)
+            });
+            self.every *= 2;
+        }
+    }
+
+    /// The read-back of a shown ramp.
+    fn series(&self, index: usize, shown_times: &Range<u64>) -> Series {
+        let drawn = (self.events.iter()).filter(|(at, _)| shown_times.contains(&at.0));
+        let points = drawn.filter_map(|(at, values)| {
+            let read_back = values.get(index).copied().flatten()?;
+            Some((seconds(at.0), percent(read_back)))
+        });
+        let ramp = self.shown[index];
+        Series {
+            label: match self.every {
+                1 => format!("magnet {ramp}, read back in events"),
+                every => format!("magnet {ramp}, read back in one of {every} events"),
+            },
+            points: points.collect(),
+        }
+    }
+}
+
+fn percent(value: i32) -> f64 {
+    f64::from(value) / FULL_SCALE * 100.0
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 * 1e-9
 }
 
 /// How much is drawn, as far as there are events: turns may be hours long, and a core goes through all
 /// of the time.
 fn drawn_ns(spill: &ChainSpill, taken: &Taken, waited: u64) -> u64 {
-    let last = taken.events.last().map_or(0, |(at, _)| at.0);
+    let last = taken.times.last().map_or(0, |at| at.0);
     let ran = last.saturating_sub(waited).max(DurationNs::SECOND.0);
     spill.spill.period.0.saturating_mul(TURNS).min(ran)
 }
@@ -105,9 +220,7 @@ fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
     let first = spill.spill.first_turn(taken.origin);
     let waited = first.0 - taken.origin.0;
     let length = drawn_ns(spill, taken, waited);
-    let percent = |value: i32| f64::from(value) / FULL_SCALE * 100.0;
-    let seconds = |ns: u64| ns as f64 * 1e-9;
-    let shown = shown_ramps(spill);
+    let shown = &taken.measured.shown;
     let mut core = core(spill, taken.origin)?;
     let mut outputs = vec![Vec::new(); shown.len()];
     let mut gate = Vec::new();
@@ -116,7 +229,7 @@ fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
         let tai = TaiNs(taken.origin.0 + at);
         core.advance(tai);
         let generators: Vec<_> = core.read_back(tai).collect();
-        for (series, ramp) in outputs.iter_mut().zip(&shown) {
+        for (series, ramp) in outputs.iter_mut().zip(shown) {
             series.push((seconds(at), percent(generators[*ramp].output)));
         }
         gate.push((seconds(at), if core.is_gate_open() { 100.0 } else { 0.0 }));
@@ -126,24 +239,17 @@ fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
         points: gate,
     }];
     let shown_times = waited..waited + length;
-    let drawn = || (taken.events.iter()).filter(|(at, _)| shown_times.contains(&at.0));
-    for (ramp, points) in shown.iter().zip(outputs) {
+    for (index, (ramp, points)) in shown.iter().zip(outputs).enumerate() {
         series.push(Series {
             label: format!("ramp {ramp}, scheduled"),
             points,
         });
-        let measured = drawn().filter_map(|(at, generators)| {
-            let (_, read_back) = generators.get(*ramp)?;
-            Some((seconds(at.0), percent(*read_back)))
-        });
-        series.push(Series {
-            label: format!("magnet {ramp}, read back in events"),
-            points: measured.collect(),
-        });
+        series.push(taken.measured.series(index, &shown_times));
     }
+    let times = taken.times.iter().map(|at| at.0);
     series.push(Series {
         label: "events, % of the fullest bin".to_owned(),
-        points: density(drawn().map(|(at, _)| at.0), &shown_times),
+        points: density(times.filter(|at| shown_times.contains(at)), &shown_times),
     });
     let plot = LinePlot {
         title: "Ramps, gate, events and read-back".to_owned(),
@@ -164,7 +270,7 @@ fn draw(spill: &ChainSpill, taken: &Taken) -> Result<Figure, String> {
             "The first {TURNS} turns of the schedule. Of the {} events in the run file {} were \
              triggered inside the gates and {} outside.{aligned} Generators and magnets are \
              simulated.",
-            taken.events.len(),
+            taken.times.len(),
             taken.inside,
             taken.outside
         ),
@@ -199,4 +305,30 @@ fn density(times: impl Iterator<Item = u64>, shown: &Range<u64>) -> Vec<(f64, f6
         [(edge(bin), height), (edge(bin + 1), height)]
     });
     steps.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_events_a_few_are_kept_over_all_of_the_time() {
+        let most = 100 * DRAWN_MAX as u64;
+        let mut measured = Measured::new(vec![0], RunNs(most));
+        for at in 0..most + 9 {
+            if measured.takes(RunNs(at)) {
+                measured.add(RunNs(at), None);
+            }
+        }
+        let events = &measured.events;
+        assert!((DRAWN_MAX / 2..=DRAWN_MAX).contains(&events.len()));
+        let spacing = |pair: &[(RunNs, [Option<i32>; RAMPS])]| pair[1].0.0 - pair[0].0.0;
+        assert!(
+            events
+                .windows(2)
+                .all(|pair| spacing(pair) == measured.every)
+        );
+        assert_eq!(events[0].0, RunNs(0));
+        assert!(most - events[events.len() - 1].0.0 <= measured.every);
+    }
 }

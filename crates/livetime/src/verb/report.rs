@@ -18,7 +18,7 @@ use crate::console::{print_line, say};
 use crate::exit;
 use crate::output_place;
 use crate::run_summary::{latency_of, percent, taking_seconds};
-use crate::spill_figure::spill_figure;
+use crate::spill_figure::{SpillFigure, spill_figure};
 
 mod tables;
 
@@ -139,7 +139,11 @@ pub(crate) fn write_page(
     let Some(stored) = stored else {
         return Err(NoPage::Stopped(directory.to_owned()));
     };
-    let spill = spill_figure(&config, directory)?;
+    let spill = match spill_figure(&config, directory, is_stopped)? {
+        SpillFigure::None => None,
+        SpillFigure::Made(figure) => Some(figure),
+        SpillFigure::Stopped => return Err(NoPage::Stopped(directory.to_owned())),
+    };
     let mut report = page(&summary, config, summary_json.to_owned(), &stored);
     report.figures.splice(0..0, spill);
     output_place::write_when_room(output, report.to_html(), patience, is_stopped)?;
@@ -480,5 +484,29 @@ mod tests {
         assert!(!page.exists());
         assert_eq!(write(false), Ok(None));
         assert!(page.is_file());
+    }
+
+    #[test]
+    fn a_report_is_stopped_in_each_of_its_readings() {
+        let folder = tempfile::tempdir().unwrap();
+        write_run(folder.path());
+        let timing = include_str!("../../../../examples/spill.toml");
+        fs::write(folder.path().join("config.toml"), timing).unwrap();
+        let page = folder.path().join("report.html");
+        let summary = fs::read_to_string(folder.path().join("summary.json")).unwrap();
+        let write = |stopped_at: u32| {
+            let mut looks = 0;
+            let mut stop = || {
+                looks += 1;
+                looks == stopped_at
+            };
+            let written = write_page(folder.path(), &summary, &page, Duration::ZERO, &mut stop);
+            (written, looks)
+        };
+        let stopped = || Err(NoPage::Stopped(folder.path().to_owned()));
+        assert_eq!(write(1), (stopped(), 1));
+        assert_eq!(write(2), (stopped(), 2));
+        assert!(!page.exists());
+        assert_eq!(write(0), (Ok(None), 2));
     }
 }

@@ -228,7 +228,10 @@ fn write_files(
 
 /// Writes the run file. Runs are never overwritten, nor one that came while this one was simulated.
 fn write_run_file(file: &Path, run_file: &[u8]) -> Result<(), String> {
-    let written = File::create_new(file).and_then(|mut output| output.write_all(run_file));
+    let written = File::create_new(file).and_then(|mut output| {
+        let written = output.write_all(run_file);
+        written.inspect_err(|_| output_place::remove_unfinished(file))
+    });
     written.map_err(|error| {
         let directory = file
             .parent()

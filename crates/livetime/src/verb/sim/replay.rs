@@ -254,6 +254,12 @@ fn output_of(event: &EventView<'_>, bunches: Bunches) -> Stored {
 /// The configuration of the run, with its seed and triggers, and what its options said of these. All of
 /// them are taken, whether triggers of the run could be refused or not.
 fn load_run(run: &Path, summary: &RunSummary) -> Result<Loaded, String> {
+    if summary.counts.triggers == 0 {
+        let run = run.display();
+        return Err(format!(
+            "error: {run}: the run took no trigger, and there is nothing to replay"
+        ));
+    }
     let is_given = |option: &str| summary.command.iter().any(|word| word == option);
     let overrides = Overrides {
         seed: Some(summary.run.seed),

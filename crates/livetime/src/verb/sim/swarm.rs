@@ -126,8 +126,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         start.elapsed().as_secs_f64(),
         threads
     ));
-    match (printed, swarm.violations) {
-        (Ok(()), 0) => ExitCode::SUCCESS,
+    match (exit::after_printing(printed), swarm.violations) {
+        (code, 0) => code,
         _ => exit::PROBLEM,
     }
 }
