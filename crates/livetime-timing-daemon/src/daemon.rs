@@ -15,7 +15,7 @@ use crate::bus::listener::{BusChoice, ListenError, PeerSocket, clear_place, join
 use crate::bus::server::TICK;
 use crate::control::{Control, ControlError};
 use crate::core_handle::{Core, CoreConfig, CoreError, Injector, RunningCore};
-use crate::epoch::{EpochError, take_epoch};
+use crate::epoch::{EpochError, StartTurn};
 use crate::generators::Generators;
 use crate::kept_state::{KeptError, StateKeeper};
 use crate::tai_clock::TaiClock;
@@ -116,12 +116,14 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub fn start(config: &DaemonConfig) -> Result<Self, DaemonError> {
-        let epoch = match &config.socket {
-            Some(socket) => {
-                // A daemon that listens there goes on with its own.
-                clear_place(socket)?;
-                take_epoch(socket, config.epoch)?
-            }
+        // Held until this one listens.
+        let turn = config.socket.as_deref().map(StartTurn::wait).transpose()?;
+        if let Some(socket) = &config.socket {
+            // A daemon that listens there goes on with its own epoch.
+            clear_place(socket)?;
+        }
+        let epoch = match &turn {
+            Some(turn) => turn.take_epoch(config.epoch)?,
             None => config.epoch,
         };
         let mut core_config = config.core.clone();
@@ -177,6 +179,7 @@ impl Daemon {
         if let Some(path) = &config.socket {
             daemon._socket = Some(listen(&daemon.server, path)?);
         }
+        drop(turn);
         Ok(daemon)
     }
 
@@ -289,6 +292,8 @@ fn start_generators(server: &Arc<Server>) -> std::io::Result<JoinHandle<()>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
     use livetime_timing::{Caller, Change, ClientId, ConditionSpec, IdFilter, Role, SinkId};
     use livetime_wire::EventId;
 
@@ -311,6 +316,38 @@ mod tests {
     fn first_sink(daemon: &Daemon) -> SinkId {
         let control = daemon.control();
         control.read(|registry| registry.sink_by_name("IO1").unwrap().id)
+    }
+
+    #[test]
+    fn a_start_waits_for_another_at_its_socket_before_it_touches_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("t.sock");
+        // What a dead daemon left.
+        drop(UnixListener::bind(&socket).unwrap());
+        let turn = StartTurn::wait(&socket).unwrap();
+        let mut config = DaemonConfig::for_user(0);
+        config.virtual_start = Some(TaiNs(1_000_000_000_000));
+        config.socket = Some(socket.clone());
+        let starting = std::thread::spawn(move || Daemon::start(&config));
+        let waits = format!("-> FLOCK  ADVISORY  WRITE {}", std::process::id());
+        let is_waiting =
+            || std::fs::read_to_string("/proc/locks").is_ok_and(|l| l.contains(&waits));
+        let begin = Instant::now();
+        while !is_waiting() && !starting.is_finished() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "nobody waits");
+            std::thread::yield_now();
+        }
+        // The other one takes the place over.
+        std::fs::remove_file(&socket).unwrap();
+        let living = UnixListener::bind(&socket).unwrap();
+        drop(turn);
+        let error = starting.join().unwrap().unwrap_err();
+        assert!(
+            matches!(&error, DaemonError::Listen(ListenError::InUse { .. })),
+            "{error}"
+        );
+        assert!(UnixStream::connect(&socket).is_ok());
+        drop(living);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Clients tell messages of two starts apart by it. The number of the last start is kept in a file
 //! beside the socket, which stays; a start takes the seconds since 1970 that it is given, or one more
-//! than the last where that is as far already.
+//! than the last where that is as far already. Its lock is what starts at one socket wait for: of two at
+//! the same time neither takes away what the other has just bound.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -31,14 +32,37 @@ fn path_beside(socket: &Path) -> PathBuf {
     path.into()
 }
 
-/// Takes an epoch for a start at a socket: `at_least`, or one more than that of the last start.
-///
-/// # Errors
-/// [`EpochError`].
-pub fn take_epoch(socket: &Path, at_least: u32) -> Result<u32, EpochError> {
-    let path = path_beside(socket);
-    let taken = open(&path).and_then(|file| next_of(file, at_least));
-    taken.map_err(|source| EpochError { path, source })
+/// The turn of a start at a socket: another one waits until this is dropped.
+#[derive(Debug)]
+pub struct StartTurn {
+    path: PathBuf,
+    file: File,
+}
+
+impl StartTurn {
+    /// Waits for the turn.
+    ///
+    /// # Errors
+    /// [`EpochError`].
+    pub fn wait(socket: &Path) -> Result<Self, EpochError> {
+        let path = path_beside(socket);
+        match open(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(EpochError { path, source }),
+        }
+    }
+
+    /// Takes an epoch: `at_least`, or one more than that of the last start.
+    ///
+    /// # Errors
+    /// [`EpochError`].
+    pub fn take_epoch(&self, at_least: u32) -> Result<u32, EpochError> {
+        let taken = next_of(&self.file, at_least);
+        taken.map_err(|source| EpochError {
+            path: self.path.clone(),
+            source,
+        })
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -52,9 +76,9 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// What is in the file is no number after a crash at the first start; then there was none.
-fn next_of(mut file: File, at_least: u32) -> io::Result<u32> {
+fn next_of(mut file: &File, at_least: u32) -> io::Result<u32> {
     let mut text = String::new();
-    let read = (&file).take(TEXT_MAX).read_to_string(&mut text);
+    let read = file.take(TEXT_MAX).read_to_string(&mut text);
     let last: Option<u32> = read.ok().and_then(|_| text.trim().parse().ok());
     let next = last.and_then(|last| last.checked_add(1));
     let epoch = next.map_or(at_least, |next| next.max(at_least));
@@ -70,6 +94,10 @@ fn next_of(mut file: File, at_least: u32) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn take_epoch(socket: &Path, at_least: u32) -> Result<u32, EpochError> {
+        StartTurn::wait(socket)?.take_epoch(at_least)
+    }
 
     #[test]
     fn no_two_starts_share_an_epoch_also_within_a_second() {
