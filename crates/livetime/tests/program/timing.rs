@@ -396,13 +396,39 @@ fn a_feed_says_how_its_waveforms_ended() {
     assert_eq!(last, "error: aborted: fg-0; 0 of 1 sets executed");
 }
 
+/// Waveforms last as long whatever the receiver believes of the time.
+#[test]
+fn a_feed_is_started_by_a_receiver_whose_clock_is_behind() {
+    let served = serve(&["--virtual", "1000000000000"]);
+    served.timing(&["clock", "lost"]);
+    served.timing(&["clock", "step", "-5000000000"]);
+    let go = ["--event", "1000", "--go", "--repeat", "3"];
+    let mut feeding = Feeding::start(&served, SET, &go);
+    feeding.wait_for("the clock is virtual");
+    served.timing(&["clock", "advance", "+2000000"]);
+    let (code, result, _) = feeding.end();
+    assert_eq!((code, &*result), (Some(0), "stopped, 3 sets executed\n"));
+}
+
 /// A start that cannot come any more is not waited for, and a late one would be none the worse.
 #[test]
 fn a_feed_whose_start_was_lost_says_so() {
     let served = serve(&["--virtual", "1000000000000"]);
-    // The start comes before the arming, by a receiver's clock that is behind.
-    served.timing(&["clock", "lost"]);
-    served.timing(&["clock", "step", "-5000000000"]);
+    // All places of the queue are taken by actions that are due much later.
+    served.timing(&[
+        "cond",
+        "add",
+        "bus1",
+        "2000",
+        "ffffffffffffffff",
+        "1000000000",
+        "7",
+    ]);
+    let schedule = served.socket.with_file_name("full.txt");
+    std::fs::write(&schedule, "2000 0 0\n").unwrap();
+    let path = schedule.to_str().unwrap();
+    served.text(&["dm", path, "-n", "140000", "--period", "100"]);
+    served.timing(&["clock", "advance", "+20000000"]);
     let mut feeding = Feeding::start(&served, SET, &["--event", "1000", "--go"]);
     feeding.wait_for("the clock is virtual");
     let list = served.text(&["cond", "list"]);
@@ -411,7 +437,7 @@ fn a_feed_whose_start_was_lost_says_so() {
     let (code, result, last) = feeding.end();
     assert_eq!((code, &*result), (Some(1), ""));
     let expected =
-        "error: not started: the message that was injected was due at TAI 995001000000 ns";
+        "error: not started: the message that was injected was due at TAI 1000021000000 ns";
     assert!(last.starts_with(expected), "{last}");
 }
 
