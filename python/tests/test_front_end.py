@@ -228,6 +228,34 @@ def test_a_stream_is_closed_when_the_run_has_read_it(front_end_and_run):
     assert all_of(run).endswith(b"data")
 
 
+def test_a_stream_that_is_left_before_the_run_has_read_it_is_warned_of(front_end_and_run):
+    front_end, _run = front_end_and_run(timeout=0.1)
+    with pytest.warns(RuntimeWarning, match="has not read all that was sent within 0.1 s"), front_end:
+        front_end.send(7, 1, b"data")
+
+
+def test_data_and_numbers_that_would_become_others_are_refused(front_end_and_run):
+    front_end, run = front_end_and_run()
+    with pytest.raises(ValueError, match="highest byte first.*astype"):
+        front_end.send(7, 1, np.arange(4, dtype=">u4"))
+    for status in (1 << 32, -1):
+        with pytest.raises(ValueError, match=f"status {status}: whole numbers"):
+            front_end.send(7, 1, status=status)
+    front_end.send(7, 1, np.arange(2, dtype="<u4"), status=3)
+    run.sendall(answer(3, number=6, trigger=1))
+    with pytest.raises(livetime.FrontEndError, match="trigger 1: the trigger number is too far ahead"):
+        front_end.close()
+    run.shutdown(socket.SHUT_WR)
+    sent = struct.pack("<4IQ2I", 0x4C464601, 5, 7, 2, 1, 0, 3) + struct.pack("<2I", 0, 1)
+    assert all_of(run) == sent, "nothing of what was refused"
+
+
+def test_a_front_end_may_wait_for_ever(front_end_and_run):
+    front_end, run = front_end_and_run(timeout=float("inf"))
+    run.close()
+    assert front_end.close()
+
+
 def test_what_the_run_says_to_the_last_frame_is_heard_at_the_end(front_end_and_run):
     refusal = answer(3, number=2, trigger=9)
     front_end, run = front_end_and_run()
