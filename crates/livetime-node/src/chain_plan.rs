@@ -34,8 +34,6 @@ const CARD_RING_SLOTS: u32 = 1024;
 const PAGES_BACK_WORDS: usize = 16;
 /// Words of a message that says what was written.
 const WRITTEN_WORDS: usize = 2;
-/// Bytes of a place for what a front-end sends for a trigger, beside its data.
-const FRONT_END_PART_BYTES: u64 = 48;
 
 /// Role id of the front-ends, with which the trigger supervisor lives.
 pub const FRONT_END: &str = "src0";
@@ -554,14 +552,11 @@ fn tables(config: &ChainConfig) -> impl Iterator<Item = TablePlan> + '_ {
         .chain(writers(config).map(move |writer| plan(writer, of_writer)))
 }
 
-/// Bytes of the open triggers of front-ends of users, each with the longest data of every source: so
-/// much is there when all front-ends but one are ahead of it as far as they may be.
+/// Bytes of the open triggers of front-ends of users, each with the longest data of every source.
 fn window_bytes(config: &ChainConfig, server: &FrontEndServerConfig) -> u64 {
-    let data = config.source.fragment.bytes_max.0;
-    let of_part = data.saturating_add(FRONT_END_PART_BYTES);
     let sources = config.detector_sources().len() as u64;
-    let of_trigger = of_part.saturating_mul(sources);
-    of_trigger.saturating_mul(server.events.queue.into())
+    let data = config.source.fragment.bytes_max.0;
+    server.events.memory_bytes(sources, data)
 }
 
 /// Bytes of all pages of a run, on whatever host they are.

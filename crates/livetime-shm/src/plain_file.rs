@@ -7,13 +7,19 @@
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 /// Bytes of a text that people write or this program keeps, at most.
 pub const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// Names of unfinished files that are tried at most, each of which is taken.
+const PARTS_MAX: u32 = 1_000;
+
+/// Unfinished files of this process so far; each has a number, which pairs with nothing.
+static PARTS: AtomicU64 = AtomicU64::new(0);
 
 /// Why a file is not taken, inside an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +70,26 @@ fn open_with(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io::Resul
     // It may have come there meanwhile.
     check(file.metadata()?.file_type())?;
     Ok(file)
+}
+
+/// Creates a file beside `path`, to take its place when it is whole: under a name that nothing has, not even
+/// a link, and that is not made of the file's own, which may be as long as a name can be.
+///
+/// # Errors
+/// What the system says.
+pub fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
+    let process = std::process::id();
+    let mut tries = 0;
+    loop {
+        let number = PARTS.fetch_add(1, Ordering::Relaxed);
+        let part = path.with_file_name(format!(".livetime-{process}-{number}.part"));
+        tries += 1;
+        match File::create_new(&part) {
+            // A process with this number was killed at it, or one of another host writes here.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < PARTS_MAX => {}
+            created => return created.map(|file| (file, part)),
+        }
+    }
 }
 
 /// Whether a plain file is at a place, or nothing that can be found there.
@@ -133,7 +159,6 @@ fn text_of(bytes: Vec<u8>) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
-    use std::path::PathBuf;
 
     use rustix::fs::{CWD, FileType as Kind, Mode};
 

@@ -66,6 +66,14 @@ impl Default for FrontEndEventsConfig {
 }
 
 impl FrontEndEventsConfig {
+    /// Bytes that the open triggers may take, of so many sources with at most `data_bytes` each: so much is
+    /// there when all front-ends but one are ahead of it as far as they may be.
+    pub fn memory_bytes(&self, sources: u64, data_bytes: u64) -> u64 {
+        let of_part = data_bytes.saturating_add(size_of::<Part>() as u64);
+        let of_trigger = of_part.saturating_mul(sources);
+        of_trigger.saturating_mul(self.queue.into())
+    }
+
     /// Every problem of it; `path` is its key path.
     pub fn validate(&self, path: &str) -> Vec<Problem> {
         let mut problems = Vec::new();

@@ -11,7 +11,6 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use livetime_shm::plain_file;
 use livetime_timing::registry::Sink;
@@ -31,10 +30,6 @@ pub const KEPT_SCHEMA: &str = "livetime.timing_kept/1";
 const FILE_MAX: u64 = 64 << 20;
 /// Symbolic links that are followed at most, as the kernel does.
 const LINKS_MAX: usize = 40;
-/// Names of part files that are tried.
-const PARTS_MAX: usize = 1000;
-/// Part files of this process so far.
-static PARTS: AtomicU64 = AtomicU64::new(0);
 /// Who restores: gone again before the first client comes.
 const DAEMON: Caller = Caller {
     client: ClientId(0),
@@ -155,7 +150,7 @@ impl StateKeeper {
             path: self.path.clone(),
             source,
         };
-        let (mut file, part) = create_part(&self.path).map_err(failed)?;
+        let (mut file, part) = plain_file::create_part(&self.path).map_err(failed)?;
         let written = file.write_all(text.as_bytes());
         let placed = written
             .and_then(|()| file.sync_all())
@@ -222,22 +217,6 @@ fn open_lock(path: &Path) -> io::Result<File> {
     options.write(true).create(true).truncate(false);
     // Whoever may write in the folder shall not have us open a file elsewhere, nor others hold the lock.
     plain_file::open_unlinked(path, options.mode(0o600))
-}
-
-/// Creates a file beside `path`, under a name that nothing has, not even a link.
-fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
-    let process = std::process::id();
-    let mut tries = 0;
-    loop {
-        let number = PARTS.fetch_add(1, Ordering::Relaxed);
-        let part = path.with_file_name(format!(".livetime-{process}-{number}.part"));
-        tries += 1;
-        match File::create_new(&part) {
-            // A process with this number was killed at it.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < PARTS_MAX => {}
-            created => return created.map(|file| (file, part)),
-        }
-    }
 }
 
 /// Whether somebody gave it up, whoever has taken it since.

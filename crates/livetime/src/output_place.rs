@@ -3,19 +3,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use livetime_node::run_file::{LOOK_AT_DISK, is_without_room};
+use livetime_shm::plain_file::create_part;
 
 use crate::console::say;
-
-/// Names of unfinished files that are tried at most, each of which is taken.
-const PARTS_MAX: u32 = 1_000;
-
-/// Unfinished files of this process so far; each has a number, which pairs with nothing.
-static PARTS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether `path` can be written; what is in it stays, and nothing is left of a file that was not
 /// there.
@@ -241,23 +235,6 @@ fn write_beside(path: &Path, contents: &[u8]) -> io::Result<()> {
     placed.inspect_err(|_| remove_unfinished(&part))
 }
 
-/// Creates a file beside `path`, under a name that nothing has, not even a link, and that is not made of
-/// the file's own, which may be as long as a name can be.
-fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
-    let process = std::process::id();
-    let mut tries = 0;
-    loop {
-        let number = PARTS.fetch_add(1, Ordering::Relaxed);
-        let part = path.with_file_name(format!(".livetime-{process}-{number}.part"));
-        tries += 1;
-        match File::create_new(&part) {
-            // A process with this number was killed at it, or one of another host writes here.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < PARTS_MAX => {}
-            created => return created.map(|file| (file, part)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -418,9 +395,17 @@ mod tests {
         fs::create_dir(at("folder.html.new")).unwrap();
         let mode = Mode::RUSR | Mode::WUSR;
         mknodat(CWD, at("pipe.html.new"), FileType::Fifo, mode, 0).unwrap();
-        let (process, next) = (std::process::id(), PARTS.load(Ordering::Relaxed));
-        for number in next..next + 20 {
-            let part = at(&format!(".livetime-{process}-{number}.part"));
+        let (_, part) = create_part(&at("file.html")).unwrap();
+        fs::remove_file(&part).unwrap();
+        let name = part.file_name().unwrap().to_str().unwrap();
+        let (process, number) = name
+            .strip_suffix(".part")
+            .unwrap()
+            .rsplit_once('-')
+            .unwrap();
+        let number: u64 = number.parse().unwrap();
+        for number in number + 1..number + 21 {
+            let part = at(&format!("{process}-{number}.part"));
             std::os::unix::fs::symlink(at("target"), part).unwrap();
         }
         let before = names_in(folder.path());
