@@ -62,6 +62,14 @@ pub struct Gauges {
     pub newest: u64,
     /// 1 when a front-end has come to the end of its run: it gives no more triggers.
     pub ended: u64,
+    /// Sources of front-ends of users that hold up the run.
+    pub awaited: u64,
+    /// The first of them, where there are some.
+    pub first_awaited: u64,
+    /// Sources that were waited for in vain and have sent nothing since.
+    pub silent: u64,
+    /// The first of them, where there are some.
+    pub first_silent: u64,
 }
 
 /// What a role publishes.
@@ -75,7 +83,7 @@ pub struct RoleCounts {
     pub gauges: Gauges,
 }
 
-const GAUGES: usize = 19;
+const GAUGES: usize = 23;
 /// Words of the counters of a role.
 pub const COPY: usize = COUNTS + LOSSES + GAUGES;
 
@@ -235,6 +243,10 @@ impl Gauges {
             self.filter_work_ns,
             self.newest,
             self.ended,
+            self.awaited,
+            self.first_awaited,
+            self.silent,
+            self.first_silent,
         ]
     }
 
@@ -259,6 +271,10 @@ impl Gauges {
             filter_work_ns,
             newest,
             ended,
+            awaited,
+            first_awaited,
+            silent,
+            first_silent,
         ] = values;
         Self {
             idle,
@@ -280,6 +296,10 @@ impl Gauges {
             filter_work_ns,
             newest,
             ended,
+            awaited,
+            first_awaited,
+            silent,
+            first_silent,
         }
     }
 
@@ -311,6 +331,8 @@ mod tests {
         (counts.gauges.done, counts.gauges.failed) = (5, 1);
         counts.gauges.disk_full = 1;
         (counts.gauges.newest, counts.gauges.ended) = (99, 1);
+        (counts.gauges.awaited, counts.gauges.first_awaited) = (3, 70);
+        (counts.gauges.silent, counts.gauges.first_silent) = (2, 71);
         (counts.gauges.incomplete, counts.gauges.refused_outside) = (6, 33);
         (
             counts.gauges.fragments_in_incomplete,

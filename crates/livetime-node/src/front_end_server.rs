@@ -21,6 +21,7 @@ use livetime_source::{FrontEndEvents, FrontEndEventsConfig, SourceEvent};
 use livetime_wire::front_end_frame::Said;
 use livetime_wire::{RunNs, RunNumber, SourceId, TriggerNumber};
 
+use crate::counter_block::Gauges;
 use crate::socket_watch::SocketWatch;
 use front_end_datagrams::{DatagramCounts, FrontEndDatagrams};
 use front_end_stream::{FrontEndStream, Received};
@@ -122,6 +123,11 @@ impl FrontEndServer {
         Ok(server)
     }
 
+    /// Where streams are accepted, as long as they are.
+    pub fn listens_at(&self) -> Option<SocketAddr> {
+        self.listener.as_ref()?.local_addr().ok()
+    }
+
     /// Takes what has come; returns how much.
     pub fn poll(&mut self, now: RunNs) -> usize {
         self.watch.look();
@@ -210,6 +216,21 @@ impl FrontEndServer {
         self.watch_all();
     }
 
+    /// Says in the gauges what the run waits for; whether that is something new.
+    pub fn note_missing(&self, now: RunNs, gauges: &mut Gauges) -> bool {
+        let before = *gauges;
+        let (awaited, silent) = match self.has_ended {
+            true => Default::default(),
+            false => (
+                counted(self.events.awaited(now)),
+                counted(self.events.silent()),
+            ),
+        };
+        (gauges.awaited, gauges.first_awaited) = awaited;
+        (gauges.silent, gauges.first_silent) = silent;
+        *gauges != before
+    }
+
     /// What a role tells of it, by name.
     pub fn details(&self) -> Vec<(String, u64)> {
         let (frames, counts) = (self.events.counts(), self.counts);
@@ -272,6 +293,12 @@ impl FrontEndServer {
         let streams = self.streams.iter().map(|stream| Some(stream.as_fd()));
         self.watch = SocketWatch::new([listener, datagrams].into_iter().chain(streams));
     }
+}
+
+/// How many sources there are, and the first of them.
+fn counted(mut sources: impl Iterator<Item = SourceId>) -> (u64, u64) {
+    let first = sources.next();
+    first.map_or((0, 0), |first| (1 + sources.count() as u64, first.0.into()))
 }
 
 #[cfg(test)]

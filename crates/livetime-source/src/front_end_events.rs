@@ -42,6 +42,8 @@ const WAIT_MAX: DurationNs = DurationNs(3600 * DurationNs::SECOND.0);
 const AHEAD_MAX: u64 = 1 << 24;
 /// The same before the first trigger: who begins further on has not begun with 1.
 const AHEAD_MAX_AT_FIRST: u64 = 1 << 17;
+/// A head that waits for longer than this is worth telling: each waits for the slowest front-end.
+const WORTH_TELLING: DurationNs = DurationNs(100 * DurationNs::MILLISECOND.0);
 /// A caller that looks later than this has stood still.
 const STANDSTILL: DurationNs = DurationNs(10 * DurationNs::MILLISECOND.0);
 
@@ -209,6 +211,7 @@ pub struct FrontEndEvents {
     looked_at: RunNs,
     pardoned: DurationNs,
     unheard: usize,
+    silent: usize,
     counts: FrontEndCounts,
 }
 
@@ -246,6 +249,7 @@ impl FrontEndEvents {
             words_max: fragment_words.saturating_sub(OVERHEAD_WORDS),
             sources: sources.to_vec(),
             unheard: senders.len(),
+            silent: 0,
             senders,
             open: vec![trigger; config.queue.max(1) as usize],
             head: TriggerNumber(1),
@@ -326,6 +330,7 @@ impl FrontEndEvents {
         }
         if core::mem::take(&mut sender.is_silent) {
             sender.since = frame.trigger;
+            self.silent -= 1;
         }
         if frame.trigger < head {
             self.counts.late += 1;
@@ -387,6 +392,7 @@ impl FrontEndEvents {
                 return false;
             }
             sender.is_silent = !has_passed;
+            self.silent += usize::from(sender.is_silent);
         }
         true
     }
@@ -504,8 +510,31 @@ impl FrontEndEvents {
 
     /// Sources that were waited for in vain and have sent nothing since.
     pub fn silent(&self) -> impl Iterator<Item = SourceId> {
-        let senders = self.senders.iter().filter(|sender| sender.is_silent);
-        senders.map(|sender| sender.id)
+        // In most runs none is, and all are looked through in vain.
+        let senders = self.senders.iter().take(match self.silent {
+            0 => 0,
+            _ => self.senders.len(),
+        });
+        let silent = senders.filter(|sender| sender.is_silent);
+        silent.map(|sender| sender.id)
+    }
+
+    /// Sources that hold up the run: those that have sent nothing so far, or those for whose part of
+    /// the head more than 100 ms were waited.
+    pub fn awaited(&self, now: RunNs) -> impl Iterator<Item = SourceId> {
+        let (head, window) = (self.head, self.open.len() as u64);
+        let waits_long = |since| now.since(since) > WORTH_TELLING;
+        let is_late = !self.is_begun && self.waits_since.is_some_and(waits_long);
+        let of_head = &self.open[self.place(head)];
+        let senders = self.senders.iter().take(match is_late || self.unheard > 0 {
+            true => self.senders.len(),
+            false => 0,
+        });
+        let awaited = senders.filter(move |sender| match self.unheard {
+            0 => !of_head.parts[sender.link].is_here && !sender.is_excused(head, window),
+            _ => !sender.is_heard,
+        });
+        awaited.map(|sender| sender.id)
     }
 
     /// What has been done so far.

@@ -11,7 +11,7 @@ use livetime_wire::{ChainCounts, DurationNs, RateHz};
 use rustix::termios::tcgetwinsize;
 
 use crate::console::{show_line, show_screen};
-use crate::run_status::{losses_so_far, row};
+use crate::run_status::{FrontEndsNow, losses_so_far, row};
 use crate::run_summary::{percent, share};
 
 /// How often the screen is redrawn.
@@ -62,6 +62,9 @@ impl LiveDisplay {
             } else {
                 line(now, &rates)
             };
+            if let Some(said) = FrontEndsNow::new(now).in_words() {
+                text += &format!("  {said}");
+            }
             if is_paused {
                 text += "  paused";
             }

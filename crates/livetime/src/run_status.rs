@@ -6,7 +6,7 @@
 use livetime_node::counter_block::Gauges;
 use livetime_node::{RateSample, Snapshot};
 use livetime_store::{Counts, Losses, RunNote};
-use livetime_wire::{DurationNs, RateHz, RunNumber};
+use livetime_wire::{DurationNs, RateHz, RunNumber, SourceId};
 use serde::{Deserialize, Serialize};
 
 use crate::run_summary::percent;
@@ -43,6 +43,8 @@ pub(crate) struct RunStatus {
     /// Trigger packets are not recorded now: their disk has no room, or a write failed.
     #[serde(default)]
     packets_unrecorded: bool,
+    #[serde(default)]
+    front_ends: FrontEndsNow,
     /// What was noted of the run so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<RunNote>,
@@ -70,6 +72,55 @@ struct RatesNow {
     built_bytes_per_s: f64,
     /// Null where no offer came that counts, as in a pause.
     refused_fraction: Option<f64>,
+}
+
+/// Sources of front-ends of users of which something is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct FrontEndsNow {
+    /// Those that hold up the run: nothing has come of them so far, or nothing for the trigger in
+    /// front for more than 100 ms.
+    awaited: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_awaited: Option<String>,
+    /// Those that were waited for in vain and have sent nothing since.
+    silent: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_silent: Option<String>,
+}
+
+impl FrontEndsNow {
+    pub(crate) fn new(now: &Snapshot) -> Self {
+        // There is one such role.
+        let gauges = now.kind("src").map(|role| role.gauges).next();
+        let gauges = gauges.unwrap_or_default();
+        let named =
+            |count: u64, first: u64| (count > 0).then(|| SourceId(first as u32).to_string());
+        Self {
+            awaited: gauges.awaited,
+            first_awaited: named(gauges.awaited, gauges.first_awaited),
+            silent: gauges.silent,
+            first_silent: named(gauges.silent, gauges.first_silent),
+        }
+    }
+
+    /// In words; `None` where nothing is missing.
+    pub(crate) fn in_words(&self) -> Option<String> {
+        let Self {
+            awaited, silent, ..
+        } = self;
+        let awaited = self.first_awaited.as_ref().map(|first| match awaited {
+            1 => format!("the run waits for source {first}"),
+            _ => format!("the run waits for {awaited} sources, {first} the first of them"),
+        });
+        let silent = self.first_silent.as_ref().map(|first| match silent {
+            1 => format!("source {first} is silent: its fragments are empty"),
+            _ => format!(
+                "{silent} sources are silent, {first} the first of them: their fragments are empty"
+            ),
+        });
+        let said: Vec<String> = awaited.into_iter().chain(silent).collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
 }
 
 impl RunStatus {
@@ -117,6 +168,7 @@ impl RunStatus {
             died: now.died.clone(),
             packets_unrecorded: (now.kind("trg"))
                 .any(|role| role.gauges.disk_full == 1 || role.gauges.failed == 1),
+            front_ends: FrontEndsNow::new(now),
             notes: Vec::new(),
         }
     }
@@ -154,13 +206,17 @@ impl RunStatus {
             }
             false => "",
         };
+        let front_ends = self.front_ends.in_words();
+        let front_ends = front_ends.map_or(String::new(), |said| {
+            format!("\n  front-ends        {said}")
+        });
         let notes = self.notes.iter();
         let notes =
             notes.map(|note| format!("\n  noted at {:>8} {}", DurationNs(note.time_ns), note.text));
         let notes: String = notes.collect();
         format!(
             "run {} {state}, {:.1} s after its start\n{}{}{}  buffered          {} fragments in {} pages, {} \
-             events in building\n  losses            {}{full}{unrecorded}{notes}",
+             events in building\n  losses            {}{full}{unrecorded}{front_ends}{notes}",
             self.run,
             self.seconds,
             row("triggers", counts.triggers, rates.trigger_hz, dead),
@@ -322,6 +378,49 @@ mod tests {
         let said = "96 events closed, 62 of them incomplete, 0.0 MB/s";
         assert!(status.to_text().contains(said), "{}", status.to_text());
         assert_eq!(status.counts.events_built, 34);
+    }
+
+    #[test]
+    fn front_ends_of_which_something_is_missing_are_named() {
+        for (awaited, silent, said) in [
+            (0, 0, None),
+            (1, 0, Some("the run waits for source 0x510000")),
+            (
+                2,
+                1,
+                Some(
+                    "the run waits for 2 sources, 0x510000 the first of them; source 0x520000 is \
+                     silent: its fragments are empty",
+                ),
+            ),
+            (
+                0,
+                3,
+                Some("3 sources are silent, 0x520000 the first of them: their fragments are empty"),
+            ),
+        ] {
+            let mut source = RoleCounts::default();
+            (source.gauges.awaited, source.gauges.first_awaited) = (awaited, 0x51_0000);
+            (source.gauges.silent, source.gauges.first_silent) = (silent, 0x52_0000);
+            let snapshot = Snapshot {
+                at: RunNs(1),
+                roles: vec![("src0".to_owned(), source)],
+                died: Vec::new(),
+            };
+            let status = RunStatus::new(RunNumber(1), RunState::Running, &snapshot, None, 1.0);
+            assert_eq!(status.front_ends.in_words().as_deref(), said);
+            let line = said.map(|said| format!("\n  front-ends        {said}"));
+            let text = status.to_text();
+            assert_eq!(text.contains("front-ends"), line.is_some(), "{text}");
+            assert!(line.is_none_or(|line| text.contains(&line)), "{text}");
+            let metrics = status.to_metrics();
+            let line = format!("livetime_front_end_sources_awaited {awaited}\n");
+            assert!(metrics.contains(&line), "{metrics}");
+            let document = serde_json::to_value(&status).expect("a document");
+            let of_front_ends = &document["front_ends"];
+            assert_eq!(of_front_ends["silent"], silent, "{document}");
+            assert_eq!(of_front_ends["first_silent"].is_string(), silent > 0);
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn server(queue: u32) -> FrontEndServer {
 }
 
 fn connect(server: &FrontEndServer) -> TcpStream {
-    let at = server.listener.as_ref().unwrap().local_addr().unwrap();
+    let at = server.listens_at().unwrap();
     TcpStream::connect(at).unwrap()
 }
 
@@ -323,7 +323,7 @@ fn at_the_end_front_ends_are_told_and_what_is_left_is_counted() {
 #[test]
 fn an_address_in_use_is_named() {
     let taken = server(1);
-    let at = taken.listener.as_ref().unwrap().local_addr().unwrap();
+    let at = taken.listens_at().unwrap();
     let config = FrontEndServerConfig {
         listen: Some(at),
         ..FrontEndServerConfig::default()

@@ -749,7 +749,12 @@ impl Role for FrontEnd {
         }
         work += self.pump_links(now);
         work += self.send_fragments(now);
-        if work > 0 || self.finished || self.counts.gauges.ended == 0 && self.is_at_end(now) {
+        let front_ends = self.parts.front_ends.as_ref();
+        let gauges = &mut self.counts.gauges;
+        // While it waits for them there is no work that could tell.
+        let is_news = front_ends.is_some_and(|server| server.note_missing(now, gauges));
+        let ends = self.finished || self.counts.gauges.ended == 0 && self.is_at_end(now);
+        if work > 0 || is_news || ends {
             self.publish(now);
         }
         work

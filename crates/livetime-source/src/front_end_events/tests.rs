@@ -122,6 +122,44 @@ fn what_is_missing_is_waited_for_once_and_a_silent_source_no_more() {
 }
 
 #[test]
+fn who_holds_the_run_up_is_named_after_100_ms() {
+    const MS: u64 = 1_000_000;
+    let config = FrontEndEventsConfig {
+        queue: 4,
+        wait: DurationNs(500 * MS),
+    };
+    let mut events = FrontEndEvents::new(&config, RunNumber(7), &SOURCES, 64);
+    let awaited = |events: &FrontEndEvents, at: u64| -> Vec<u32> {
+        events.awaited(RunNs(at)).map(|source| source.0).collect()
+    };
+    assert_eq!(awaited(&events, 0), [10, 20, 30], "nothing has come of any");
+    send(&mut events, 1, 20, 1);
+    assert_eq!(awaited(&events, 1), [10, 30]);
+    send(&mut events, 1, 10, 1);
+    send(&mut events, 1, 30, 1);
+    assert_eq!(awaited(&events, 1), [0; 0]);
+    assert!(events.is_ready(RunNs(1)));
+    hand_on(&mut events);
+    send(&mut events, 2, 10, 2);
+    let look = |events: &mut FrontEndEvents, at: u64| {
+        // As often as a run does.
+        let ready = (0..=at / MS).map(|ms| events.is_ready(RunNs(ms * MS + 2)));
+        ready.filter(|ready| *ready).count() > 0
+    };
+    assert!(!look(&mut events, 100 * MS));
+    assert_eq!(awaited(&events, 2 + 100 * MS), [0; 0], "not so long");
+    assert_eq!(awaited(&events, 3 + 100 * MS), [20, 30]);
+    send(&mut events, 101 * MS, 30, 2);
+    assert_eq!(awaited(&events, 102 * MS), [20]);
+    assert!(look(&mut events, 510 * MS), "it is given up");
+    assert_eq!(awaited(&events, 511 * MS), [0; 0], "and not waited for");
+    assert_eq!(events.silent().collect::<Vec<_>>(), [SourceId(20)]);
+    hand_on(&mut events);
+    send(&mut events, 512 * MS, 20, 3);
+    assert_eq!(events.silent().count(), 0);
+}
+
+#[test]
 fn a_slow_source_is_waited_for_by_each_head_from_its_turn_on() {
     let mut events = events(8);
     for trigger in 1..=8 {

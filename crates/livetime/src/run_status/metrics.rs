@@ -97,6 +97,15 @@ impl RunStatus {
         let unrecorded = "1 while trigger packets are not recorded: no room, or a failed write.";
         let is_unrecorded = u8::from(self.packets_unrecorded);
         text.gauge("packets_unrecorded", unrecorded, is_unrecorded);
+        let awaited = "Sources of front-ends that hold up the run.";
+        text.gauge(
+            "front_end_sources_awaited",
+            awaited,
+            self.front_ends.awaited,
+        );
+        let silent =
+            "Sources of front-ends that were waited for in vain and have sent nothing since.";
+        text.gauge("front_end_sources_silent", silent, self.front_ends.silent);
         text.0.truncate(text.0.trim_end().len());
         text.0
     }

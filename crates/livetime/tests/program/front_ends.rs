@@ -239,6 +239,64 @@ fn a_source_that_sends_nothing_leaves_empty_fragments_that_say_so() {
     assert_eq!(of_source(&summary, "front_end_silent_of_0x520001"), 1);
 }
 
+/// Asks the run until its status says so many sources of a kind, and the first of them.
+fn wait_for(bench: &Workbench, kind: &str, sources: u64, first: Option<u32>) {
+    let first = first.map_or(Value::Null, |source| format!("{source:#x}").into());
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < PATIENCE);
+        let told = bench.run(&["steer", "out", "status", "--json"]);
+        // It takes orders once its roles have started.
+        if told.code != Some(0) {
+            continue;
+        }
+        let front_ends = &told.document()["front_ends"];
+        if front_ends[kind] == sources && front_ends[format!("first_{kind}")] == first {
+            return;
+        }
+    }
+}
+
+fn who_holds_the_run_up_is_in_its_status(options: &[&str]) {
+    let (bench, listen, _) = bench_of("wait = \"300 ms\"");
+    let run = start(&bench, &[&["--triggers", "3"], options].concat());
+    let mut stream = connect(listen);
+    let [a, b, c, d] = SOURCES;
+    wait_for(&bench, "awaited", 4, Some(a));
+    stream
+        .write_all(&[frame(b, 1), frame(a, 1)].concat())
+        .unwrap();
+    wait_for(&bench, "awaited", 2, Some(c));
+    let said = bench.run(&["steer", "out", "status"]).ended_with(0).out;
+    let line = "front-ends        the run waits for 2 sources, 0x520000 the first of them";
+    assert!(said.contains(line), "{said}");
+    stream
+        .write_all(&[frame(c, 1), frame(d, 1), frame(a, 2)].concat())
+        .unwrap();
+    // Nothing comes of the others, and they are given up.
+    wait_for(&bench, "silent", 3, Some(b));
+    wait_for(&bench, "awaited", 0, None);
+    let said = bench.run(&["steer", "out", "status"]).ended_with(0).out;
+    let line = "3 sources are silent, 0x510001 the first of them: their fragments are empty";
+    assert!(said.contains(line), "{said}");
+    for source in [b, c, d, a] {
+        stream.write_all(&frame(source, 3)).unwrap();
+    }
+    let summary = run.finish().ended_with(0).document();
+    assert_conserved(&summary);
+    assert_eq!(of_source(&summary, "front_end_fragments_absent"), 3);
+}
+
+#[test]
+fn who_holds_the_run_up_is_in_the_status_of_a_run() {
+    who_holds_the_run_up_is_in_its_status(&[]);
+}
+
+#[test]
+fn who_holds_the_run_up_is_in_the_status_of_a_run_of_processes() {
+    who_holds_the_run_up_is_in_its_status(&["--processes"]);
+}
+
 #[test]
 fn what_the_run_does_not_take_ends_its_stream_and_not_the_run() {
     let (bench, listen, _) = bench_of("");
