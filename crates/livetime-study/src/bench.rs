@@ -19,6 +19,7 @@ pub mod farm;
 mod farm_hand_over;
 mod farm_python;
 pub mod floor;
+pub mod front_ends;
 pub(crate) mod full_menu;
 pub mod interleave;
 pub mod kept_document;
@@ -60,6 +61,8 @@ pub enum BenchName {
     Readout,
     /// Datagrams into pages.
     Udp,
+    /// Frames of users' front-ends, to events.
+    FrontEnds,
     /// From filed fragments to whole events.
     Builder,
     /// Run files.
@@ -76,7 +79,7 @@ pub enum BenchName {
 
 impl BenchName {
     /// Every bench, in the order in which `all` runs them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         // First: it measures the memory of its process, in which the others would leave theirs.
         Self::Fabric,
         Self::Floor,
@@ -84,6 +87,7 @@ impl BenchName {
         Self::Loop,
         Self::Readout,
         Self::Udp,
+        Self::FrontEnds,
         Self::Builder,
         Self::Store,
         Self::Chain,
@@ -99,6 +103,7 @@ impl BenchName {
             Self::Loop => "loop",
             Self::Readout => "readout",
             Self::Udp => "udp",
+            Self::FrontEnds => "front-ends",
             Self::Builder => "builder",
             Self::Store => "store",
             Self::Chain => "chain",
@@ -174,6 +179,9 @@ pub enum BenchError {
     /// A client of the timing daemon failed.
     #[error(transparent)]
     Client(#[from] livetime_client::ClientError),
+    /// Front-ends could not be listened for.
+    #[error(transparent)]
+    FrontEnds(#[from] livetime_node::front_end_server::AddressError),
     /// A file could not be written.
     #[error("{step} failed: {source}")]
     File {
@@ -215,6 +223,7 @@ pub fn run(name: BenchName, options: &BenchOptions) -> Result<BenchDocument, Ben
         BenchName::Loop => trigger_loop::run(options),
         BenchName::Readout => readout::run(options),
         BenchName::Udp => udp::run(options),
+        BenchName::FrontEnds => front_ends::run(options),
         BenchName::Builder => builder::run(options),
         BenchName::Store => {
             // Most of its time is the disk's; nothing is gained by keeping others from the cores.

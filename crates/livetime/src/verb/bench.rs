@@ -105,6 +105,8 @@ enum What {
     Readout,
     /// Datagrams of 1 KiB into pages, beside a bare loop of batched receives
     Udp,
+    /// Frames of front-ends of users, put together to events, beside bare TCP
+    FrontEnds,
     /// From fragments on file to whole events
     Builder,
     /// Events into a run file, beside plain writes
@@ -137,6 +139,7 @@ impl What {
             Self::Loop => &[BenchName::Loop],
             Self::Readout => &[BenchName::Readout],
             Self::Udp => &[BenchName::Udp],
+            Self::FrontEnds => &[BenchName::FrontEnds],
             Self::Builder => &[BenchName::Builder],
             Self::Store => &[BenchName::Store],
             Self::Chain => &[BenchName::Chain],
