@@ -23,6 +23,8 @@ pub(crate) struct PeerTable {
     epochs: Vec<u32>,
     /// By peer: whether its next message may have any number; empty where none has.
     any_number: Vec<bool>,
+    /// By peer: messages with numbers that were there before; empty where none may begin anew.
+    repeated: Vec<u32>,
     #[cfg(feature = "mutants")]
     any_epoch: bool,
 }
@@ -44,6 +46,7 @@ impl PeerTable {
             epoch,
             epochs: Vec::new(),
             any_number: Vec::new(),
+            repeated: Vec::new(),
             #[cfg(feature = "mutants")]
             any_epoch: false,
         }
@@ -81,7 +84,10 @@ impl PeerTable {
 
     /// What changes with each message of a peer; 0 for one that there is not.
     pub(crate) fn heard_of(&self, index: usize) -> u32 {
-        self.peers.get(index).map_or(0, |peer| peer.next_in)
+        // A peer whose numbers begin again, after its former ones were taken, is heard all the same.
+        let repeated = self.repeated.get(index).copied().unwrap_or(0);
+        let next_in = self.peers.get(index).map_or(0, |peer| peer.next_in);
+        next_in.wrapping_add(repeated)
     }
 
     /// Where the numbers of a peer are.
@@ -122,6 +128,7 @@ impl PeerTable {
     /// This unit is in the place of another, which the peers had talked to: their numbers go on.
     pub(crate) fn take_any_number(&mut self) {
         self.any_number = vec![true; self.peers.len()];
+        self.repeated = vec![0; self.peers.len()];
     }
 
     /// Checks sender, epoch and sequence; `None` when the message is refused (and counted).
@@ -153,6 +160,9 @@ impl PeerTable {
         let ahead = envelope.sequence.wrapping_sub(peer.next_in).cast_signed();
         if ahead < 0 {
             counts.repeated += 1;
+            if let Some(repeated) = self.repeated.get_mut(index) {
+                *repeated = repeated.wrapping_add(1);
+            }
             return Some(Arrival::Repeated);
         }
         counts.missing += u64::from(ahead.cast_unsigned());
@@ -219,6 +229,21 @@ mod tests {
             sequence,
             message: BuilderMessage::EventRequest { credits: 1 },
         }
+    }
+
+    #[test]
+    fn a_peer_whose_numbers_begin_again_is_heard() {
+        let mut table = PeerTable::new(UnitKind::Builder, 1, 7);
+        table.take_any_number();
+        let mut counts = MessageCounts::default();
+        let mut heard = [1_000_000, 0, 1, 2].map(|sequence| {
+            let arrival = table.receive(&envelope(0, 7, sequence), &mut counts);
+            let is_fresh = sequence == 1_000_000;
+            assert_eq!(arrival == Some(Arrival::Fresh), is_fresh, "{arrival:?}");
+            table.heard_of(0)
+        });
+        heard.sort_unstable();
+        assert!(heard.windows(2).all(|two| two[0] < two[1]), "{heard:?}");
     }
 
     #[test]

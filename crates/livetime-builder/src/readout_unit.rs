@@ -25,6 +25,7 @@ use crate::trigger_history::Past;
 
 mod at_once;
 mod disowned;
+mod forgotten_triggers;
 mod fragment_run;
 mod held_output;
 mod probing;
@@ -32,6 +33,7 @@ mod unasked;
 
 use at_once::{AtOnce, Take};
 use disowned::Disowned;
+use forgotten_triggers::ForgottenTriggers;
 
 /// Triggers in the work queue for which a lean unit has memory: it is emptied after each message.
 const WORK_USUAL: usize = 128;
@@ -184,6 +186,7 @@ pub struct ReadoutUnit {
     scans_max: u8,
     scans: u64,
     disowned: Disowned,
+    forgotten: ForgottenTriggers,
     pace: ProbePace,
     /// A mutant: what was meant for another life of a builder unit counts.
     any_epoch: bool,
@@ -249,6 +252,7 @@ impl ReadoutUnit {
             scans_max: scans.div_ceil(scans_per_count) as u8,
             scans: 0,
             disowned: Disowned::default(),
+            forgotten: ForgottenTriggers::default(),
             pace: ProbePace::new(config.repetitions_often()),
             scan_at: RunNs::MAX,
             ending: false,
@@ -591,7 +595,10 @@ impl ReadoutUnit {
         let cause = self.late_cause();
         if let Some((place, mut held)) = self.held.find(trigger) {
             match held.stage() {
-                Stage::Closed(_) => self.counts.releases_repeated += 1,
+                Stage::Closed(_) => {
+                    self.counts.releases_repeated += 1;
+                    self.forgotten.remove(trigger);
+                }
                 Stage::Open
                     if held.builder != builder
                         && held.builder != NO_BUILDER
@@ -601,7 +608,13 @@ impl ReadoutUnit {
                 }
                 Stage::Open => {
                     held.close(FreeReason::Released);
-                    let lost = held.present & missing;
+                    // Of one that nobody has asked for here nothing is in the event, though its
+                    // builder unit may not know any more what that lacks.
+                    let is_unseen = held.builder == NO_BUILDER && !held.has(Mark::Probed);
+                    let lost = match is_unseen && !self.is_two_step {
+                        true => held.present,
+                        false => held.present & missing,
+                    };
                     if lost != 0 {
                         self.losses.add(cause, u64::from(lost.count_ones()));
                     }
@@ -620,6 +633,7 @@ impl ReadoutUnit {
             }
         } else if trigger.0 == 0 || self.past(trigger) != Past::Open {
             self.counts.releases_repeated += 1;
+            self.forgotten.remove(trigger);
         } else {
             self.counts.triggers_released += 1;
             self.history.record(trigger, Ended::Over);
@@ -781,6 +795,8 @@ impl ReadoutUnit {
         let epoch = self.builders.epoch_of(builder.into());
         self.builders.renew(builder, epoch.wrapping_add(1));
         let is_released = |trigger: &TriggerNumber| match self.held.get(*trigger) {
+            // Closed since nothing came of it: of its event that says nothing.
+            _ if self.forgotten.has(*trigger) => false,
             Some(held) => !held.is_open(),
             // One that came before this unit did was never here.
             None => *trigger > self.joined_after && self.past(*trigger) != Past::Open,

@@ -66,6 +66,7 @@ impl ReadoutUnit {
             } else if held.present == 0 && held.scans >= self.scans_max {
                 held.close(FreeReason::Released);
                 self.counts.requests_forgotten += 1;
+                self.forgotten.add(trigger);
                 self.enqueue(trigger, &mut held);
             }
             self.held.set(place, held);

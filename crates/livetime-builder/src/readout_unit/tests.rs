@@ -559,6 +559,43 @@ fn what_a_lost_builder_unit_had_released_is_known_here() {
     assert_eq!(bench.sent(2), SOURCES);
 }
 
+#[test]
+fn what_is_forgotten_without_a_release_is_none_of_a_lost_builder_unit() {
+    let mut bench = Bench::new();
+    bench.decide(7, Keep::Build);
+    bench.request(1, 7);
+    bench.request(1, 8);
+    for _ in 0..10 {
+        let at = bench.unit.poll_timeout();
+        bench.unit.handle_timeout(at);
+    }
+    assert_eq!(bench.unit.counts().requests_forgotten, 2);
+    // Of one a release comes after all.
+    bench.release(1, 8);
+    let asked = [7, 8].map(TriggerNumber);
+    assert_eq!(bench.unit.released_by(1, &asked), [TriggerNumber(8)]);
+    while bench.unit.poll_output().is_some() {}
+    assert!(bench.unit.is_idle());
+    assert_eq!(bench.unit.released_by(1, &asked), [TriggerNumber(8)]);
+}
+
+#[test]
+fn what_nobody_asked_for_is_in_no_event_whatever_its_release_says() {
+    let mut bench = Bench::new();
+    for trigger in [1, 2] {
+        bench.fragments(trigger);
+        bench.decide(trigger, Keep::Build);
+    }
+    bench.request(0, 2);
+    while bench.unit.poll_output().is_some() {}
+    bench.release(0, 1);
+    bench.release(0, 2);
+    assert_eq!(bench.lost(LossCause::FragmentLate), SOURCES.len() as u64);
+    assert_eq!(bench.unit.losses().total(), SOURCES.len() as u64);
+    assert_eq!(bench.freed(), Some((1, FreeReason::Released)));
+    assert_eq!(bench.freed(), Some((2, FreeReason::Released)));
+}
+
 /// Which trigger is the last without it, a unit that takes the place of another is told when it is
 /// there already: nothing of what is said before is believed to be its own.
 #[test]
