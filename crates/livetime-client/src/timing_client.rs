@@ -323,14 +323,13 @@ impl TimingClient {
     }
 
     /// Has this client's sinks and conditions stay after its connection is gone, for 1 s to an
-    /// hour in whole seconds; zero ends that. Returns the token for [`TimingClient::resume`].
+    /// hour; zero ends that, a part of a second counts as a whole one. Returns the token for [`TimingClient::resume`].
     /// Subscriptions end and function generators are aborted all the same.
     ///
     /// # Errors
     /// [`ClientError`] as the daemon answers.
     pub fn lease(&self, length: Duration) -> Result<String, ClientError> {
-        let seconds = u32::try_from(length.as_secs()).unwrap_or(u32::MAX);
-        self.call(ROOT, "Daemon", "Lease", &seconds)
+        self.call(ROOT, "Daemon", "Lease", &whole_seconds(length))
     }
 
     /// Takes over the lease of a token, given to a connection of the same user, and the objects
@@ -617,6 +616,12 @@ impl SoftwareSink<'_> {
     }
 }
 
+/// A part of a second as a whole one: less than a second is not nothing.
+fn whole_seconds(length: Duration) -> u32 {
+    let begun = u64::from(length.subsec_nanos() > 0);
+    u32::try_from(length.as_secs().saturating_add(begun)).unwrap_or(u32::MAX)
+}
+
 fn options_map(options: &SubscriptionOptions) -> HashMap<&'static str, Variant<'static>> {
     [
         ("slots", Variant::new(options.slots)),
@@ -643,6 +648,16 @@ mod tests {
             matches!(refused, ClientError::Forked { connected: 7 }),
             "{refused:?}"
         );
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_no_end_of_a_lease() {
+        let cases = [(0, 0), (1, 1), (900, 1), (1000, 1), (1001, 2)];
+        for (milliseconds, seconds) in cases {
+            let length = Duration::from_millis(milliseconds);
+            assert_eq!(whole_seconds(length), seconds, "{length:?}");
+        }
+        assert_eq!(whole_seconds(Duration::MAX), u32::MAX);
     }
 
     #[test]

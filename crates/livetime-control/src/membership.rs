@@ -97,6 +97,9 @@ struct Member {
     heard: RunNs,
     /// Since when its token is gone.
     token_gone: Option<RunNs>,
+    /// The coordinator has stood still since it was last heard, and it has been given time to say
+    /// something; once, so that one that is gone is dead in the end.
+    is_pardoned: bool,
 }
 
 /// The hosts of a run.
@@ -125,6 +128,7 @@ impl Membership {
                 life: None,
                 heard: now,
                 token_gone: None,
+                is_pardoned: false,
             };
             (host, member)
         };
@@ -259,6 +263,7 @@ impl Membership {
             return;
         };
         member.heard = now;
+        member.is_pardoned = false;
         if member.state == HostState::Suspect && member.token_gone.is_none() {
             member.state = HostState::Joined;
             let event = MemberEvent::Recovered(host.to_owned());
@@ -267,7 +272,8 @@ impl Membership {
     }
 
     /// Time has passed. That by which it is called late is no silence: the coordinator stood still, and
-    /// what hosts said meanwhile may lie unread. Much later than due, nobody is suspect for it either.
+    /// what hosts said meanwhile may lie unread. Much later than due, nobody is suspect for it either, and
+    /// who is suspect already has as long to be heard as it takes to become so.
     pub fn handle_timeout(&mut self, now: RunNs) {
         let due = self.poll_timeout().unwrap_or(RunNs::MAX);
         let late = now.since(due);
@@ -278,6 +284,12 @@ impl Membership {
                 false => member.heard.after(late).min(now),
             };
             member.token_gone = member.token_gone.map(|gone| gone.after(late).min(now));
+            if stood_still && member.state == HostState::Suspect && !member.is_pardoned {
+                let spent = self.times.dead.0.saturating_sub(self.times.suspect.0);
+                member.heard = member.heard.max(RunNs(now.0.saturating_sub(spent)));
+                member.token_gone = member.token_gone.map(|_| now);
+                member.is_pardoned = true;
+            }
             let silent = now.since(member.heard);
             let without_token = member.token_gone.map(|since| now.since(since));
             if member.state == HostState::Joined && silent >= self.times.suspect {
@@ -437,6 +449,38 @@ mod tests {
         hosts.handle_timeout(at(15_000));
         let dead = ["a", "b"].map(|host| hosts.state(host));
         assert_eq!(dead, [Some(HostState::Dead); 2]);
+    }
+
+    #[test]
+    fn a_coordinator_that_stood_still_gives_a_suspect_host_time_to_be_heard() {
+        for token_is_gone in [false, true] {
+            let mut hosts = two_hosts();
+            hosts.handle_hello(at(0), &hello("a"));
+            if token_is_gone {
+                hosts.handle_token(at(400), "a", 1, false);
+            }
+            hosts.handle_timeout(at(500));
+            events(&mut hosts);
+            assert_eq!(hosts.state("a"), Some(HostState::Suspect));
+            // What it has said meanwhile is read after that.
+            hosts.handle_timeout(at(20_000));
+            assert_eq!(events(&mut hosts), [], "token gone: {token_is_gone}");
+            assert_eq!(hosts.poll_timeout(), Some(at(20_500)));
+            let mut gone = hosts;
+            let mut hosts = two_hosts();
+            hosts.handle_hello(at(0), &hello("a"));
+            hosts.handle_timeout(at(500));
+            hosts.handle_timeout(at(20_000));
+            hosts.handle_heard(at(20_001), "a", 1);
+            assert_eq!(hosts.state("a"), Some(HostState::Joined));
+            // One that is gone is dead, even if the coordinator stands still again and again.
+            let mut now = 20_000;
+            for _ in 0..20 {
+                now += 900;
+                gone.handle_timeout(at(now));
+            }
+            assert_eq!(gone.state("a"), Some(HostState::Dead));
+        }
     }
 
     #[test]

@@ -87,7 +87,9 @@ fn kernel_settings(context: &Context) -> Check {
             continue;
         };
         values.push(format!("{name} {value}"));
-        if !allowed.contains(&value) {
+        // Stopped, with all pages apart again.
+        let is_off = name == "ksm" && value == 2;
+        if !allowed.contains(&value) && !is_off {
             fixes.push(match name {
                 "ksm" => "echo 0 > /sys/kernel/mm/ksm/run".to_owned(),
                 name => format!("sysctl -w {name}={}", allowed.start()),
@@ -150,6 +152,12 @@ mod tests {
             found.fix,
             "sysctl -w kernel.numa_balancing=0; sysctl -w vm.stat_interval=10"
         );
+        // Pages are merged with 1 alone.
+        for (run, is_on) in [("0\n", false), ("1\n", true), ("2\n", false)] {
+            put(root.path(), "sys/kernel/mm/ksm/run", run);
+            let found = kernel_settings(&context);
+            assert_eq!(found.fix.contains("ksm"), is_on, "{}", found.fix);
+        }
         assert_eq!(power(&context).status, Status::NotApplicable);
         put(
             root.path(),
