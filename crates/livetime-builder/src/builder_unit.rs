@@ -49,8 +49,6 @@ use heartbeat::Heartbeat;
 
 /// Most repeated releases that may wait to be sent; further ones are asked for again.
 const RELEASES_AGAIN_MAX: usize = 64;
-/// Least number of incomplete events whose parts are remembered.
-const PARTIALS_MIN: usize = 64;
 
 /// What a builder unit did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -269,7 +267,6 @@ impl BuilderUnit {
     ) -> Self {
         let credits = config.credits as usize;
         let assembly = EventAssembly::new(credits, sources.len(), payload);
-        let partials = credits.max(PARTIALS_MIN);
         let peers = |kind, count: usize| PeerTable::new(kind, count, epoch);
         Self {
             index,
@@ -280,7 +277,7 @@ impl BuilderUnit {
             retry: config.retry,
             slots: TriggerTable::new(credits),
             history: ClosedEvents::new(config),
-            partials: PartialLog::new(partials, assembly.words_per_event(), payload),
+            partials: PartialLog::new(config, assembly.words_per_event(), payload),
             waiting: VecDeque::with_capacity(credits),
             requests_held: Hold::NONE,
             requesting: TriggerList::new(),

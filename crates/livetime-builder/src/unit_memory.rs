@@ -2,7 +2,8 @@
 //!
 //! They are made before the first trigger, in full, so that whoever starts units can say beforehand
 //! whether there is memory for them. What a unit holds for each of its credits is not counted: a small
-//! part of the pages that go with them.
+//! part of the pages that go with them; nor what a builder unit keeps of incomplete events, for which
+//! it takes memory when there are some.
 
 use livetime_wire::TriggerNumber;
 

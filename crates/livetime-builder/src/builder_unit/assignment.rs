@@ -15,7 +15,8 @@
 //!                   of one that was                       clear again
 //!                   older than the times that are known:
 //!                   - no message was ever missed          clear again
-//!                   - one was (UDP)                       give up: counted, its fragments as well
+//!                   - one was (UDP, or a stream that    give up: counted, its fragments as well
+//!                     was cut and made again)
 //! ```
 
 use std::collections::VecDeque;

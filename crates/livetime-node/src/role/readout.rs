@@ -701,6 +701,7 @@ impl Role for Readout {
             ("fragments_filed", counts.fragments_filed),
             ("fragments_sent_to_builders", counts.fragments_sent),
             ("fragments_sent_again", counts.fragments_sent_again),
+            ("requests_forgotten", counts.requests_forgotten),
             ("fragments_freed_of_lost_builders", self.freed_of_lost),
             ("triggers_kept", counts.triggers_kept),
             ("triggers_taken_back", counts.triggers_taken_back),

@@ -138,3 +138,40 @@ fn events_of_a_lost_builder_unit_are_built_however_old_they_are() {
         assert_eq!(run.causes(), BTreeSet::new(), "{lines}");
     }
 }
+
+/// Of a unit whose links are down no fragment comes, and none of the events is released while the filter
+/// unit stands still: it gives up waiting for them before their builder unit dies, and must not take them
+/// for handed on.
+#[test]
+fn events_are_built_again_where_a_readout_unit_has_given_up_waiting_for_them() {
+    let _turn = turn();
+    for lines in ["", "mode = \"push\"\n", "transport = \"tcp\"\n"] {
+        let edit = |config| {
+            let asked = format!("[builder]\nprobe = \"10 ms\"\nretry = \"10 ms\"\n{lines}");
+            keeping_all(patient(config))
+                .replace("[builder]\n", &asked)
+                .replace("\ntimeout = \"20 s\"", "\ntimeout = \"200 ms\"")
+        };
+        let faults = [
+            "link-down:ru1@0s+600s",
+            "stop:fu0@100triggers+4s",
+            "kill:bu0@2s",
+        ];
+        let faults = faults.iter().flat_map(|fault| ["--fault", *fault]);
+        let arguments = ["--triggers", "400", "--processes"].into_iter();
+        let run = Run::of(edit, &arguments.chain(faults).collect::<Vec<_>>());
+        assert!(run.output.status.success(), "{lines}: {}", run.errors());
+        run.assert_accounted();
+        let said = "process of bu0 is gone (signal: 9 (SIGKILL))";
+        assert!(run.errors().contains(said), "{lines}: {}", run.errors());
+        let forgotten = run.summary["roles"]["ru1"]["requests_forgotten"].as_u64();
+        assert!(forgotten > Some(0), "{lines}: {}", run.summary["roles"]);
+        let accepted = run.count("l2_accepted");
+        assert!(accepted > 0);
+        assert_eq!(run.count("events_stored"), accepted, "{lines}");
+        assert_eq!(run.count("events_incomplete"), accepted, "{lines}");
+        // A busy machine may let the units' own timeout pass.
+        let allowed = ["link_down", "fragment_late"].map(str::to_owned);
+        assert!(run.causes().is_subset(&allowed.into()), "{lines}");
+    }
+}

@@ -116,6 +116,37 @@ fn a_readout_unit_that_missed_the_release_hears_it_again() {
     assert_eq!((counts.fragments_late, counts.releases_repeated), (3, 2));
 }
 
+/// Given more incomplete events than the unit has credits, and a readout unit whose fragment and the
+/// release after it were lost on their ways, when that asks after the event at last, then it hears what
+/// the event lacked: what it was asked for would be in no count otherwise.
+#[test]
+fn what_an_event_lacked_is_known_after_many_incomplete_ones() {
+    let config = BuilderConfig {
+        history: 1024,
+        ..Bench::config()
+    };
+    let mut bench = Bench::of(&config);
+    assert!(bench.unit.poll_output(RunNs(0)).is_some(), "its credits");
+    let triggers = 5..=504;
+    for trigger in triggers.clone() {
+        bench.assign_at(trigger, trigger);
+        bench.sent();
+        bench.fragment(trigger, 4);
+        while bench.ticket() != Some(trigger) {
+            bench.strike();
+        }
+        bench.done(UnitId::filter(0), trigger);
+        bench.sent();
+    }
+    for trigger in [triggers.start(), triggers.end()] {
+        bench.fragment(*trigger, 3);
+        assert_eq!(bench.sent(), [Sent::Partial(1, *trigger, 0b01)]);
+        bench.fragment(*trigger, 1);
+        assert_eq!(bench.sent(), [Sent::Partial(0, *trigger, 0b11)]);
+    }
+    assert_eq!(bench.unit.counts().events_incomplete, 500);
+}
+
 #[test]
 fn credits_are_asked_for_until_the_first_assignment() {
     let mut bench = Bench::silent();
