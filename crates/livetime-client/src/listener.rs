@@ -184,9 +184,9 @@ impl Listener {
                 Wait::Sleep => left,
                 Wait::Spin => Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))),
             };
-            match session.subscription.next(wait) {
+            let client = &session.client;
+            match next_or_gone(&mut session.subscription, wait, || client.is_gone()) {
                 Ok(Some(record)) => return Ok(Some(record)),
-                Ok(None) if session.client.is_gone() => self.session = None,
                 Ok(None) if left.is_some_and(|left| left.is_zero()) => return Ok(None),
                 Ok(None) => {}
                 Err(ClientError::Gone) => self.session = None,
@@ -323,6 +323,21 @@ impl Drop for ListenerThread {
     }
 }
 
+/// The next record of a subscription, as [`Subscription::next`]; [`ClientError::Gone`] once the daemon
+/// is gone and all that it had written is read.
+fn next_or_gone(
+    subscription: &mut Subscription,
+    wait: Option<Duration>,
+    is_gone: impl FnOnce() -> bool,
+) -> Result<Option<TimingRecord>, ClientError> {
+    let found = subscription.next(wait);
+    if !matches!(found, Ok(None)) || !is_gone() {
+        return found;
+    }
+    // It may have written more between the look at the ring and its end.
+    subscription.try_next()?.map(Some).ok_or(ClientError::Gone)
+}
+
 /// Whether a record carries data of an action.
 pub fn is_message(record: &TimingRecord) -> bool {
     record.kind == RecordKind::Message
@@ -331,6 +346,9 @@ pub fn is_message(record: &TimingRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
+
+    use livetime_shm::{OverflowRule, RecordRingConfig, RecordWriter, wake_pair};
+    use livetime_wire::TaiNs;
 
     use super::*;
 
@@ -362,6 +380,44 @@ mod tests {
         mute.set_nonblocking(true).unwrap();
         assert!(mute.accept().is_err());
         drop((taken, mute));
+    }
+
+    /// Given a daemon that writes its last records, and loses some, while its listener finds nothing more
+    /// and looks whether it is still there, then the listener has or counts all of them.
+    #[test]
+    fn the_last_records_of_a_daemon_that_dies_are_given() {
+        for wait in [Wait::Sleep, Wait::Spin] {
+            let config = RecordRingConfig {
+                slots: 2,
+                rule: OverflowRule::DropNewest,
+                epoch: 3,
+            };
+            let mut writer = RecordWriter::create(&config).unwrap();
+            let (_waker, source) = wake_pair().unwrap();
+            let ring = writer.fd().try_clone_to_owned().unwrap();
+            let mut subscription = Subscription::open(ring, source, 0, wait).unwrap();
+            let message = TimingRecord {
+                kind: RecordKind::Message,
+                ..TimingRecord::restart(TaiNs(0), 3)
+            };
+            let mut offer = || writer.offer(&message.to_words());
+            let dies = || {
+                for _ in 0..3 {
+                    offer();
+                }
+                true
+            };
+            let no_time = Some(Duration::ZERO);
+            let first = next_or_gone(&mut subscription, no_time, dies).unwrap();
+            assert_eq!(first.unwrap().kind, RecordKind::Message);
+            for kind in [RecordKind::Message, RecordKind::Gap] {
+                let next = next_or_gone(&mut subscription, no_time, || true).unwrap();
+                assert_eq!(next.unwrap().kind, kind);
+            }
+            let gone = next_or_gone(&mut subscription, no_time, || true);
+            assert!(matches!(gone, Err(ClientError::Gone)), "{gone:?}");
+            assert_eq!((subscription.received(), subscription.lost()), (2, 1));
+        }
     }
 
     #[test]

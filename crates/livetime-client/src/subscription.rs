@@ -60,7 +60,7 @@ pub struct Subscription {
     number: u32,
     epoch: u32,
     received: u64,
-    /// Told as lost by the daemon itself, in records of the ring.
+    /// Told as lost by the daemon itself, in records of the ring, and records that cannot be read.
     told_lost: u64,
 }
 
@@ -107,7 +107,7 @@ impl Subscription {
 
     /// Records reported lost.
     pub fn lost(&self) -> u64 {
-        self.reader.lost() + self.told_lost
+        self.reader.lost().saturating_add(self.told_lost)
     }
 
     /// Records offered and not yet received or reported lost.
@@ -127,33 +127,37 @@ impl Subscription {
     /// [`ClientError::CutOff`] or [`ClientError::Gone`] when nothing more will come.
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<TimingRecord>, ClientError> {
-        loop {
-            return match self.reader.poll() {
-                Found::Record(words) => match TimingRecord::new_checked(&words) {
-                    Ok(record) => {
-                        match record.kind {
-                            RecordKind::Gap => self.told_lost += record.id,
-                            _ => self.received += 1,
-                        }
-                        Ok(Some(record))
-                    }
-                    // A daemon of another version would not have made this ring: skip it.
-                    Err(_) => continue,
-                },
-                Found::Lost { first, last } => {
-                    let lost = last - first + 1;
-                    Ok(Some(TimingRecord::gap(
-                        first,
-                        last,
-                        lost,
-                        now(),
-                        self.epoch,
-                    )))
-                }
-                Found::Nothing => Ok(None),
-                Found::Closed(RingClosed::Overflow) => Err(ClientError::CutOff),
-                Found::Closed(RingClosed::Finished) => Err(ClientError::Gone),
-            };
+        match self.reader.poll() {
+            Found::Record(words) => {
+                // No daemon of this version writes what cannot be read; whoever counts is told.
+                let record = TimingRecord::new_checked(&words).unwrap_or_else(|_| {
+                    let number = (words[0] >> 1).wrapping_sub(1);
+                    TimingRecord::gap(number, number, 1, now(), self.epoch)
+                });
+                self.count(&record);
+                Ok(Some(record))
+            }
+            Found::Lost { first, last } => {
+                let lost = last - first + 1;
+                Ok(Some(TimingRecord::gap(
+                    first,
+                    last,
+                    lost,
+                    now(),
+                    self.epoch,
+                )))
+            }
+            Found::Nothing => Ok(None),
+            Found::Closed(RingClosed::Overflow) => Err(ClientError::CutOff),
+            Found::Closed(RingClosed::Finished) => Err(ClientError::Gone),
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, record: &TimingRecord) {
+        match record.kind {
+            RecordKind::Gap => self.told_lost = self.told_lost.saturating_add(record.id),
+            _ => self.received += 1,
         }
     }
 
@@ -224,6 +228,10 @@ impl Subscription {
                 }
                 return found;
             }
+            if !announced {
+                // Nobody wakes whoever has not said that it sleeps: it is said, and looked again.
+                continue;
+            }
             let slept = self.wake.wait(left);
             wake_up = slept.map_err(ClientError::system("sleeping"))?;
         }
@@ -258,7 +266,8 @@ impl Subscription {
     pub fn woken(&self) -> Result<(), ClientError> {
         let wake_up = self.wake.wait(Some(Duration::ZERO));
         let wake_up = wake_up.map_err(ClientError::system("reading a wake-up"))?;
-        if wake_up == WakeUp::Abandoned && !self.reader.is_ready() {
+        // Records that were lost at the end are to be told as well, and show in the counts alone.
+        if wake_up == WakeUp::Abandoned && !self.reader.is_ready() && self.reader.behind() == 0 {
             return Err(ClientError::Gone);
         }
         Ok(())
@@ -272,4 +281,76 @@ pub(crate) fn now() -> TaiNs {
     let utc = clock_gettime(ClockId::Realtime);
     let utc_ns = utc.tv_sec.unsigned_abs() * 1_000_000_000 + utc.tv_nsec.unsigned_abs();
     TaiNs(utc_ns + livetime_shm::tai_offset::tai_minus_utc_ns())
+}
+
+#[cfg(test)]
+mod tests {
+    use livetime_shm::{RecordRingConfig, RecordWriter, Waker, wake_pair};
+
+    use super::*;
+
+    fn pair(slots: u32, rule: OverflowRule) -> (RecordWriter, Waker, Subscription) {
+        let epoch = 3;
+        let writer = RecordWriter::create(&RecordRingConfig { slots, rule, epoch }).unwrap();
+        let (waker, source) = wake_pair().unwrap();
+        let ring = writer.fd().try_clone_to_owned().unwrap();
+        let subscription = Subscription::open(ring, source, 0, Wait::Sleep).unwrap();
+        (writer, waker, subscription)
+    }
+
+    fn message() -> [u64; 8] {
+        let message = TimingRecord {
+            kind: RecordKind::Message,
+            ..TimingRecord::gap(0, 0, 0, TaiNs(0), 3)
+        };
+        message.to_words()
+    }
+
+    /// One without a version, of which nothing is known.
+    const UNREADABLE: [u64; 8] = [0; 8];
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_a_gap_and_nobody_sleeps_over_the_next() {
+        for rule in [OverflowRule::DropOldest, OverflowRule::DropNewest] {
+            let (mut writer, waker, mut subscription) = pair(8, rule);
+            writer.offer(&message());
+            writer.offer(&UNREADABLE);
+            let mut next = || subscription.next(Some(Duration::ZERO)).unwrap();
+            assert_eq!(next().unwrap().kind, RecordKind::Message);
+            let gap = next().unwrap();
+            assert_eq!((gap.kind, gap.id, gap.param), (RecordKind::Gap, 1, 1));
+            assert_eq!(gap.epoch, 3);
+            assert_eq!(next(), None);
+            let sleeper = std::thread::spawn(move || {
+                let found = subscription.next(None).unwrap();
+                (found.unwrap().sequence, subscription)
+            });
+            if writer.offer(&message()).wake {
+                waker.wake();
+            }
+            let (sequence, subscription) = sleeper.join().unwrap();
+            assert_eq!(sequence, 2);
+            let counts = (subscription.received(), subscription.lost());
+            assert_eq!(counts, (2, 1), "all that was offered");
+        }
+    }
+
+    #[test]
+    fn what_a_daemon_lost_before_it_died_is_told_before_it_is_said_to_be_gone() {
+        let (mut writer, waker, mut subscription) = pair(2, OverflowRule::DropNewest);
+        for _ in 0..5 {
+            writer.offer(&message());
+        }
+        // As one that is killed: it closes nothing.
+        std::mem::forget(writer);
+        drop(waker);
+        for _ in 0..2 {
+            let found = subscription.try_next().unwrap();
+            assert_eq!(found.unwrap().kind, RecordKind::Message);
+        }
+        assert!(subscription.woken().is_ok(), "there is a gap to be told");
+        let gap = subscription.try_next().unwrap().unwrap();
+        assert_eq!((gap.kind, gap.id), (RecordKind::Gap, 3));
+        assert!(matches!(subscription.woken(), Err(ClientError::Gone)));
+    }
 }

@@ -268,6 +268,10 @@ pub struct CoreWorker {
     other_actions: Vec<ExecutedAction>,
     outputs: Vec<(bool, u64)>,
     messages_taken: u64,
+    /// Actions without a place in a queue of which listeners were told.
+    told: u64,
+    /// How many those are when the listeners may change, while a change waits for that.
+    change_at: Option<u64>,
     executed: u64,
     slow_deliveries: u64,
     tags_lost: u64,
@@ -301,6 +305,8 @@ impl CoreWorker {
             other_actions: Vec::with_capacity(ACTIONS_PER_TURN),
             outputs,
             messages_taken: 0,
+            told: 0,
+            change_at: None,
             executed: 0,
             slow_deliveries: 0,
             tags_lost: 0,
@@ -389,7 +395,24 @@ impl CoreWorker {
             self.delivery.deliver_unqueued(sink.0, count, now);
             reported += count;
         }
+        self.told += reported;
         reported as usize
+    }
+
+    /// Whether the next command changes who listens and has to wait: those who listened before are told
+    /// of what was lost before, and nobody else, some of it in each turn. What is lost meanwhile, of
+    /// schedules, delays it no further.
+    fn must_tell_first(&mut self) -> bool {
+        let next = self.ends.commands.peek();
+        if !matches!(next, Ok((_, CoreCommand::Exchange { .. }))) {
+            return false;
+        }
+        let all = self.told + self.receiver.actions().untold();
+        let waits = self.told < *self.change_at.get_or_insert(all);
+        if !waits {
+            self.change_at = None;
+        }
+        waits
     }
 
     /// What to do while nothing is due.
@@ -475,7 +498,7 @@ impl CoreWorker {
             let next = self.ends.commands.peek().ok().map(|(after, _)| *after);
             match next {
                 Some(after) if after <= self.messages_taken => {
-                    if !may {
+                    if !may || self.must_tell_first() {
                         break;
                     }
                     commands += 1;
@@ -530,8 +553,6 @@ impl CoreWorker {
                 subscription,
                 routing,
             } => {
-                // Those who listened before are told of what was lost before, and nobody else.
-                self.report_unqueued(u64::MAX);
                 let (old, routing) = self.delivery.exchange(place, subscription, routing);
                 Some(CoreReply::Exchanged(old, routing))
             }

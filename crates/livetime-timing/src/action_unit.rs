@@ -327,6 +327,12 @@ impl ActionUnit {
         Some((sink, count))
     }
 
+    /// Actions that [`ActionUnit::take_unqueued`] has still to tell of; walks the sinks that have some.
+    pub fn untold(&self) -> u64 {
+        let sinks = self.unqueued.iter();
+        sinks.map(|sink| self.sinks[sink.index()].unqueued).sum()
+    }
+
     /// Whether [`ActionUnit::take_unqueued`] has something to tell.
     #[inline]
     pub fn has_unqueued(&self) -> bool {

@@ -287,3 +287,82 @@ fn what_is_appended_during_an_abort_is_refused_and_not_thrown_away() {
         master.flush().unwrap();
     }
 }
+
+/// Given a waveform that was aborted, when the next one is appended and armed and nobody has polled between,
+/// then the old stop is not the new job's, whether or not signals of members are wanted.
+#[test]
+fn a_stop_that_nobody_has_fetched_is_not_that_of_the_next_waveform() {
+    let one = [flat(3)];
+    let channels: [&[CoefficientSet]; 2] = [&one, &one];
+    let bytes = emit_block(&channels).unwrap();
+    let block = CoefficientBlockView::new_checked(&bytes).unwrap();
+    for (individual_signals, at_once) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let mut master = master(2);
+        master.set_individual_signals(individual_signals);
+        master.set_start_tag(5).unwrap();
+        master.append_block(TaiNs(0), &block).unwrap();
+        master.arm(TaiNs(0)).unwrap();
+        drain(&mut master, TaiNs(MS));
+        master.abort(TaiNs(MS));
+        if at_once {
+            master.append_block_and_arm(TaiNs(3 * MS), &block).unwrap();
+        } else {
+            master.append_block(TaiNs(3 * MS), &block).unwrap();
+            master.arm(TaiNs(3 * MS)).unwrap();
+        }
+        let aggregate = |output: &MasterOutput| !matches!(output, MasterOutput::Member { .. });
+        let (outputs, of_members): (Vec<_>, Vec<_>) = drain(&mut master, TaiNs(3 * MS))
+            .into_iter()
+            .partition(aggregate);
+        assert!(
+            matches!(
+                outputs[..],
+                [MasterOutput::AllStopped { aborted: 0b11, .. }]
+            ),
+            "{outputs:?}"
+        );
+        // Armed no longer, stopped, not enabled, of each.
+        assert_eq!(of_members.len(), if individual_signals { 6 } else { 0 });
+        let (outputs, of_members): (Vec<_>, Vec<_>) = drain(&mut master, TaiNs(4 * MS))
+            .into_iter()
+            .partition(aggregate);
+        assert_eq!(outputs, [MasterOutput::AllArmed]);
+        assert_eq!(of_members.len(), if individual_signals { 4 } else { 0 });
+        assert_eq!(master.handle_start_tag(TaiNs(5 * MS), 5), 0b11);
+        let outputs = drain(&mut master, TaiNs(5 * MS));
+        assert!(!outputs.iter().any(aggregate), "{outputs:?}");
+        let outputs = drain(&mut master, TaiNs(6 * MS)).into_iter();
+        let stops: Vec<_> = outputs.filter(aggregate).collect();
+        assert!(
+            matches!(stops[..], [MasterOutput::AllStopped { aborted: 0, .. }]),
+            "{stops:?}"
+        );
+    }
+}
+
+/// Given a running waveform that wants more data, when arming is refused before anybody has polled, then the
+/// owner is still asked for more.
+#[test]
+fn a_refused_arming_does_not_take_a_wanted_refill_away() {
+    for individual_signals in [false, true] {
+        let mut master = master(1);
+        master.set_individual_signals(individual_signals);
+        master.set_start_tag(5).unwrap();
+        let sets = [flat(3); 300];
+        master.append(TaiNs(0), &[&sets]).unwrap();
+        master.arm(TaiNs(0)).unwrap();
+        drain(&mut master, TaiNs(MS));
+        assert_eq!(master.handle_start_tag(TaiNs(MS), 5), 1);
+        drain(&mut master, TaiNs(MS));
+        // A set takes 125 us: fewer than 242 are left.
+        let now = TaiNs(11 * MS);
+        assert!(master.arm(now).is_err());
+        let outputs: Vec<_> = std::iter::from_fn(|| master.poll_output(now)).collect();
+        assert!(
+            matches!(outputs[..], [MasterOutput::Refill { member: 0, .. }]),
+            "{outputs:?}"
+        );
+    }
+}

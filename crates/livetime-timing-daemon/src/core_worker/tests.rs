@@ -140,6 +140,71 @@ fn what_finds_no_place_in_the_queue_is_a_gap_of_those_who_wait_for_it() {
     );
 }
 
+/// Given far more lost actions than are told of in a turn, when the listeners change, then each turn is as
+/// short as any, and whoever listened before is told of all that was lost before, and nobody else.
+#[test]
+fn a_change_of_listeners_waits_until_what_was_lost_is_told() {
+    const CONDITIONS: u64 = 100;
+    const SENT: u64 = MESSAGES_PER_TURN as u64;
+    let mut config = CoreConfig::default();
+    config.unit.queue = 16;
+    let clock = TaiClock::standing_at(TaiNs(1_000_000_000));
+    let mut core = Core::new(&config, clock).unwrap();
+    let mut registry = Registry::new(RegistryConfig::default()).unwrap();
+    let spec = SinkSpec::new(SinkKind::Software, "all");
+    let sink = registry.create_sink(&ADMIN, spec).unwrap();
+    let filter = IdFilter::masked(EventId(0), 0).unwrap();
+    let condition = |tag| {
+        Change::Add(ConditionSpec {
+            accept: FlagSet::ALL,
+            ..ConditionSpec::new(sink, filter, tag)
+        })
+    };
+    let changes: Vec<Change> = (0..CONDITIONS as u32).map(condition).collect();
+    let applied = registry.apply(&ADMIN, &changes).unwrap();
+    core.handle
+        .send(CoreCommand::Install(applied.table))
+        .unwrap();
+    let exchange = |place: u16| {
+        let config = SubscriptionConfig {
+            slots: 16_384,
+            ..SubscriptionConfig::default()
+        };
+        let (subscription, ends) = Subscription::ring(&config).unwrap();
+        let listeners: Vec<_> = (0..=place)
+            .map(|place| (place, sink.0, PriorityClass::Generic))
+            .collect();
+        let command = CoreCommand::Exchange {
+            place,
+            subscription: Some(subscription),
+            routing: Box::new(Routing::new(usize::from(sink.0) + 1, &listeners)),
+        };
+        (command, ends)
+    };
+    let (command, first) = exchange(0);
+    core.handle.send(command).unwrap();
+    core.worker.turn();
+    let message = |n| TimingMessage::new(EventId(n), n, TaiNs(1_000_100_000 + n * 1_000));
+    let messages: Vec<TimingMessage> = (0..SENT).map(message).collect();
+    assert_eq!(core.injector.inject(&messages), messages.len());
+    core.worker.turn();
+    let (command, second) = exchange(1);
+    core.handle.send(command).unwrap();
+    let mut told = 0;
+    while core.worker.turn() > 0 {
+        let now = first.counters.unqueued();
+        assert!(now - told <= UNQUEUED_PER_TURN, "{now} after {told}");
+        told = now;
+    }
+    // A sink has half of the queue at most.
+    assert_eq!(told, SENT * CONDITIONS - 8);
+    assert_eq!(second.counters.unqueued(), 0);
+    core.injector.advance_to(TaiNs(1_001_000_000));
+    while core.worker.turn() > 0 {}
+    let offered = [&first, &second].map(|ends| ends.counters.offered());
+    assert_eq!(offered, [SENT * CONDITIONS, 8]);
+}
+
 #[test]
 fn a_clock_that_is_set_back_is_not_waited_for() {
     let (first, until) = (TaiNs(3_600_000_000_000), TaiNs(3_600_000_001_500));

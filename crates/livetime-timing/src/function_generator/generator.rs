@@ -442,6 +442,23 @@ impl FunctionGenerator {
         self.signals.pop_front()
     }
 
+    /// How many signals wait to be fetched.
+    pub(super) fn waiting(&self) -> usize {
+        self.signals.len()
+    }
+
+    /// One of the signals that wait, the oldest at 0.
+    pub(super) fn waiting_signal(&self, index: usize) -> Option<GeneratorSignal> {
+        self.signals.get(index).copied()
+    }
+
+    /// Forgets the signals that wait, but not that a running waveform wants more data.
+    pub(super) fn forget_signals(&mut self) {
+        let is_running = self.state == GeneratorState::Running;
+        self.signals
+            .retain(|signal| is_running && matches!(signal, GeneratorSignal::Refill { .. }));
+    }
+
     /// When to poll again: the end of the present segment, or of a wait.
     pub fn poll_timeout(&self) -> Option<TaiNs> {
         if !self.signals.is_empty() {
@@ -484,7 +501,7 @@ impl FunctionGenerator {
     }
 
     /// Lets everything happen that happens up to `now`.
-    fn advance(&mut self, now: TaiNs) {
+    pub(super) fn advance(&mut self, now: TaiNs) {
         match self.state {
             GeneratorState::Disabled | GeneratorState::Armed => {}
             GeneratorState::Arming => {
@@ -533,7 +550,11 @@ impl FunctionGenerator {
             && let Some(dry_at) = self.dry_at()
         {
             self.refill_signalled = true;
-            self.signals.push_back(GeneratorSignal::Refill { dry_at });
+            match self.signals.back_mut() {
+                // Nobody has fetched the one before: it says the newer time, and there is one at most.
+                Some(GeneratorSignal::Refill { dry_at: waiting }) => *waiting = dry_at,
+                _ => self.signals.push_back(GeneratorSignal::Refill { dry_at }),
+            }
         }
     }
 

@@ -113,6 +113,8 @@ pub struct MasterFunctionGenerator {
     aborted: MemberMask,
     underflow: MemberMask,
     last_stop: TaiNs,
+    /// Of each member, how many of the signals that wait were taken in already, from the front.
+    taken: Vec<usize>,
     /// An aggregate output that waits to be fetched.
     pending: [Option<MasterOutput>; 2],
 }
@@ -145,6 +147,7 @@ impl MasterFunctionGenerator {
             aborted: 0,
             underflow: 0,
             last_stop: TaiNs(0),
+            taken: vec![0; members],
             pending: [None; 2],
         }
     }
@@ -402,7 +405,10 @@ impl MasterFunctionGenerator {
     pub fn poll_output(&mut self, now: TaiNs) -> Option<MasterOutput> {
         for index in 0..self.members.len() {
             while let Some(signal) = self.members[index].poll_output(now) {
-                self.take_in(index, signal);
+                match self.taken[index].checked_sub(1) {
+                    Some(rest) => self.taken[index] = rest,
+                    None => self.take_in(index, signal),
+                }
                 if let GeneratorSignal::Refill { dry_at } = signal {
                     return Some(MasterOutput::Refill {
                         member: index,
@@ -422,21 +428,29 @@ impl MasterFunctionGenerator {
 
     /// When to poll again.
     pub fn poll_timeout(&self) -> Option<TaiNs> {
+        if self.pending.iter().any(Option::is_some) {
+            return Some(self.last_stop);
+        }
         self.members
             .iter()
             .filter_map(FunctionGenerator::poll_timeout)
             .min()
     }
 
-    /// Takes in what members have to say before a new job, so that the job meets their true state.
+    /// Takes in what members have to say before a new job, so that the job meets their true state and no
+    /// signal of the one before is taken for its own. What the owner is to have waits on to be fetched.
     fn collect(&mut self, now: TaiNs) {
-        if self.individual_signals {
-            return;
-        }
         for index in 0..self.members.len() {
-            while let Some(signal) = self.members[index].poll_output(now) {
+            self.members[index].advance(now);
+            let mut at = self.taken[index];
+            while let Some(signal) = self.members[index].waiting_signal(at) {
                 self.take_in(index, signal);
+                at += 1;
             }
+            if !self.individual_signals {
+                self.members[index].forget_signals();
+            }
+            self.taken[index] = self.members[index].waiting();
         }
     }
 
