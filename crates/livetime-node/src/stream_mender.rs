@@ -133,10 +133,12 @@ impl StreamMender {
     /// Replaces the stream between two units, unless too many were cut.
     fn replace(&mut self, from: UnitId, to: UnitId) -> CutStream {
         let mended = match self.mended {
-            MENDED_MAX => Err(format!("{MENDED_MAX} streams were cut in this run")),
-            _ => self.connect_again(from, to),
+            MENDED_MAX.. => Err(format!("{MENDED_MAX} streams were cut in this run")),
+            _ => {
+                self.mended += 1;
+                self.connect_again(from, to)
+            }
         };
-        self.mended += 1;
         CutStream { from, to, mended }
     }
 

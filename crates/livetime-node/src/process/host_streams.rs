@@ -105,6 +105,9 @@ impl HostStreams {
 
     fn put(&self, key: StreamKey, socket: PeerSocket) {
         let mut shelf = self.shelf();
+        // Those that came after nobody waited for them any more, in whose place this one is.
+        let (unit, peer, epoch) = key;
+        shelf.retain(|(a, b, old), _| (*a, *b) != (unit, peer) || *old >= epoch);
         if shelf.len() < SHELF_MAX {
             shelf.insert(key, socket);
         }
@@ -335,6 +338,20 @@ mod tests {
             ends => panic!("{ends:?}"),
         }
         assert_eq!(byte, *b"x");
+    }
+
+    #[test]
+    fn a_socket_for_which_nobody_waits_any_more_makes_room_for_the_next() {
+        let host = HostStreams::listen(Ipv4Addr::LOCALHOST.into(), "k").unwrap();
+        let unit = UnitId::builder(3);
+        let [late, next] = SocketPair::connect(&TCP).unwrap().ends;
+        host.put((EVM, unit, 5), late);
+        let [other, _] = SocketPair::connect(&TCP).unwrap().ends;
+        host.put((unit, EVM, 5), other);
+        host.put((EVM, unit, 6), next);
+        let kept: Vec<StreamKey> = host.shelf().keys().copied().collect();
+        assert_eq!(kept.len(), 2);
+        assert!(kept.contains(&(EVM, unit, 6)) && kept.contains(&(unit, EVM, 5)));
     }
 
     #[test]

@@ -173,6 +173,10 @@ impl TcpFrameLink {
             Some(peer) => {
                 peer.stream = Some(stream);
                 peer.cut_due = None;
+                // What came of the stream before and was not taken is asked for again.
+                if let Some(pages) = &mut self.pages {
+                    peer.receiving.drop_untaken(pages);
+                }
                 peer.receiving = Receiving::new(self.pages.is_some());
             }
             None => self.peers.push(Peer {

@@ -178,6 +178,14 @@ impl Receiving {
         (self.parts_words, self.part_bytes) = (0, 0);
     }
 
+    /// Nobody takes any more what has come: gives the pages of whole messages back, too.
+    pub(super) fn drop_untaken(&mut self, pages: &mut ReceivePages) {
+        for next in &self.awaited[self.taken..self.whole] {
+            give_back(&next.envelope, pages);
+        }
+        self.taken = self.whole;
+    }
+
     /// Reads until a message is whole or nothing more is there.
     pub(super) fn read(
         &mut self,

@@ -308,6 +308,29 @@ fn a_stream_that_ends_or_breaks_is_closed_and_its_pages_are_free() {
     assert_eq!(builder.try_send(RU, &sent.to_words()), Ok(()), "dropped");
 }
 
+/// Whoever stood still has messages left of a stream in whose place another comes.
+#[test]
+fn what_nobody_took_of_a_stream_costs_no_page_when_another_takes_its_place() {
+    let (sent_from, mut readout, mut builder) = pair(4);
+    for trigger in 1..=3 {
+        let sent = fragment(&sent_from, trigger as u32, trigger, PAGE_WORDS);
+        readout
+            .send(&Outgoing {
+                to: BU,
+                envelope: sent,
+            })
+            .unwrap();
+    }
+    let first = receive(&mut readout, &mut builder);
+    assert!(builder.has_message(), "the others of the batch");
+    take_pages(&mut builder, &first);
+    let (near, far) = streams();
+    builder.add(RU, far, None).unwrap();
+    readout.add(BU, near, None).unwrap();
+    assert_eq!(builder.pages_mut().unwrap().free(), 4);
+    assert!(!builder.has_message());
+}
+
 #[test]
 fn damaged_payload_is_dropped_and_damaged_frames_end_their_stream() {
     let (from, mut readout, mut builder) = pair(4);
