@@ -234,6 +234,8 @@ def test_each_event_that_a_filter_fails_on_is_named_and_alone(bench, processes):
         assert ("in select" in failures[trigger].get("traceback", "")) == (
             bad[trigger] in ("raise", "half", "colour", "mute", "exit", "leak")
         )
+    # Said while the run goes on, once.
+    assert run.said.count("warning: the filter failed on an event") == 1
     # What an exception says does nothing to the terminal, and is cut.
     assert_plain(run.said)
     # Those and no others are in the error stream; all the rest is as without the faults.

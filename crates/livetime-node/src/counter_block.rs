@@ -70,6 +70,8 @@ pub struct Gauges {
     pub silent: u64,
     /// The first of them, where there are some.
     pub first_silent: u64,
+    /// Events that the filter of a filter unit failed on; they are in the error stream.
+    pub filter_failures: u64,
 }
 
 /// What a role publishes.
@@ -83,7 +85,7 @@ pub struct RoleCounts {
     pub gauges: Gauges,
 }
 
-const GAUGES: usize = 23;
+const GAUGES: usize = 24;
 /// Words of the counters of a role.
 pub const COPY: usize = COUNTS + LOSSES + GAUGES;
 
@@ -247,6 +249,7 @@ impl Gauges {
             self.first_awaited,
             self.silent,
             self.first_silent,
+            self.filter_failures,
         ]
     }
 
@@ -275,6 +278,7 @@ impl Gauges {
             first_awaited,
             silent,
             first_silent,
+            filter_failures,
         ] = values;
         Self {
             idle,
@@ -300,6 +304,7 @@ impl Gauges {
             first_awaited,
             silent,
             first_silent,
+            filter_failures,
         }
     }
 
@@ -333,6 +338,7 @@ mod tests {
         (counts.gauges.newest, counts.gauges.ended) = (99, 1);
         (counts.gauges.awaited, counts.gauges.first_awaited) = (3, 70);
         (counts.gauges.silent, counts.gauges.first_silent) = (2, 71);
+        counts.gauges.filter_failures = 4;
         (counts.gauges.incomplete, counts.gauges.refused_outside) = (6, 33);
         (
             counts.gauges.fragments_in_incomplete,

@@ -244,6 +244,7 @@ impl FrontEndServer {
             ("front_end_frames_twice", frames.twice),
             ("front_end_frames_refused", frames.refused),
             ("front_end_fragments_absent", frames.absent),
+            ("front_end_fragments_passed_over", frames.passed_over),
             ("front_end_streams", counts.streams),
             ("front_end_streams_refused", counts.streams_refused),
             ("front_end_streams_cut", counts.streams_cut),

@@ -125,6 +125,8 @@ pub struct FrontEndCounts {
     pub discarded: u64,
     /// Fragments that are empty since their source sent nothing.
     pub absent: u64,
+    /// Of these, those of sources that had sent later triggers.
+    pub passed_over: u64,
     /// Frames whose triggers had been handed on.
     pub late: u64,
     /// Frames of triggers for which their source had sent one.
@@ -424,7 +426,11 @@ impl FrontEndEvents {
         let at = self.place(self.head);
         let here = self.open[at].here as u64;
         self.counts.used += here;
-        self.counts.absent += self.senders.len() as u64 - here;
+        let missing = self.senders.len() as u64 - here;
+        if missing > 0 {
+            self.counts.absent += missing;
+            self.counts.passed_over += self.passed_over(at);
+        }
         let parts = self.open[at].parts.iter().filter(|part| part.is_here);
         for part in parts {
             if let Ok(block) = ObjectBlockView::new_checked(&part.words) {
@@ -437,6 +443,13 @@ impl FrontEndEvents {
                     .extend(sound.map(|object| source_object(&object)));
             }
         }
+    }
+
+    /// Sources without a part of the head, which has its place at `at`, that have sent later triggers.
+    fn passed_over(&self, at: usize) -> u64 {
+        let parts = &self.open[at].parts;
+        let missing = self.senders.iter().filter(|s| !parts[s.link].is_here);
+        missing.filter(|sender| sender.last > self.head).count() as u64
     }
 
     /// Writes the fragment of the trigger that was begun for a link over the contents of `out`.

@@ -45,6 +45,9 @@ pub(crate) struct RunStatus {
     packets_unrecorded: bool,
     #[serde(default)]
     front_ends: FrontEndsNow,
+    /// Events that filters failed on so far: they are in the error stream.
+    #[serde(default)]
+    filter_failures: u64,
     /// What was noted of the run so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<RunNote>,
@@ -169,6 +172,7 @@ impl RunStatus {
             packets_unrecorded: (now.kind("trg"))
                 .any(|role| role.gauges.disk_full == 1 || role.gauges.failed == 1),
             front_ends: FrontEndsNow::new(now),
+            filter_failures: sum("fu", |gauges| gauges.filter_failures),
             notes: Vec::new(),
         }
     }
@@ -206,6 +210,10 @@ impl RunStatus {
             }
             false => "",
         };
+        let failures = match self.filter_failures {
+            0 => String::new(),
+            count => format!("\n  error stream      {count} events that the filter failed on"),
+        };
         let front_ends = self.front_ends.in_words();
         let front_ends = front_ends.map_or(String::new(), |said| {
             format!("\n  front-ends        {said}")
@@ -216,7 +224,7 @@ impl RunStatus {
         let notes: String = notes.collect();
         format!(
             "run {} {state}, {:.1} s after its start\n{}{}{}  buffered          {} fragments in {} pages, {} \
-             events in building\n  losses            {}{full}{unrecorded}{front_ends}{notes}",
+             events in building\n  losses            {}{full}{unrecorded}{failures}{front_ends}{notes}",
             self.run,
             self.seconds,
             row("triggers", counts.triggers, rates.trigger_hz, dead),
@@ -378,6 +386,31 @@ mod tests {
         let said = "96 events closed, 62 of them incomplete, 0.0 MB/s";
         assert!(status.to_text().contains(said), "{}", status.to_text());
         assert_eq!(status.counts.events_built, 34);
+    }
+
+    #[test]
+    fn events_that_filters_failed_on_are_summed_over_units() {
+        let of = |failures: [u64; 2]| {
+            let unit = |failures| {
+                let mut counts = RoleCounts::default();
+                counts.gauges.filter_failures = failures;
+                counts
+            };
+            let [first, second] = failures.map(unit);
+            let now = Snapshot {
+                at: RunNs(1),
+                roles: vec![("fu0".to_owned(), first), ("fu1".to_owned(), second)],
+                died: Vec::new(),
+            };
+            RunStatus::new(RunNumber(1), RunState::Running, &now, None, 1.0)
+        };
+        let said = of([3, 4]).to_text();
+        assert!(
+            said.contains("7 events that the filter failed on"),
+            "{said}"
+        );
+        let said = of([0, 0]).to_text();
+        assert!(!said.contains("failed on"), "{said}");
     }
 
     #[test]

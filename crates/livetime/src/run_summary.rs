@@ -435,7 +435,7 @@ fn failures_text(text: &mut String, summary: &RunSummary) {
             .collect();
         let _ = writeln!(
             text,
-            "\n  event {} {place}; of it died {}",
+            "\n  event {} {place}, since {} failed on it",
             failure.trigger,
             deaths.join(", ")
         );

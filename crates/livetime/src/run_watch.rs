@@ -93,6 +93,7 @@ struct Course {
     /// Likewise that of the trigger packets.
     were_packets_full: bool,
     had_packets_failed: bool,
+    had_filter_failed: bool,
 }
 
 impl RunWatch<'_> {
@@ -107,6 +108,7 @@ impl RunWatch<'_> {
             were_full: Vec::new(),
             were_packets_full: false,
             had_packets_failed: false,
+            had_filter_failed: false,
         };
         loop {
             std::thread::sleep(LOOK);
@@ -158,6 +160,7 @@ impl RunWatch<'_> {
         say_if_full(&now, self.running, &mut course.were_full);
         say_if_packets_full(&now, &mut course.were_packets_full);
         say_if_packets_failed(&now, &mut course.had_packets_failed);
+        say_if_filter_failed(&now, &mut course.had_filter_failed);
         if course.ending.is_some() && self.running.is_drained() {
             return course.ending;
         }
@@ -285,6 +288,20 @@ fn say_if_packets_failed(now: &Snapshot, had_failed: &mut bool) {
             "\nwarning: trigger packets cannot be written any more, so no more of them are recorded; \
              the run goes on",
         );
+    }
+}
+
+/// Says once that a filter fails on events, when it begins: what it said is told at the end of the run.
+fn say_if_filter_failed(now: &Snapshot, had_failed: &mut bool) {
+    let failing = now.roles.iter();
+    let mut failing = failing.filter(|(_, counts)| counts.gauges.filter_failures > 0);
+    if let Some((unit, _)) = failing.next()
+        && !std::mem::replace(had_failed, true)
+    {
+        say(format_args!(
+            "\nwarning: the filter failed on an event ({unit}); such events go to the error stream, the \
+             status of the run counts them, and its summary says why"
+        ));
     }
 }
 

@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use super::event_watch::FilterFailure;
 
 /// Version of these documents.
-pub const PROTOCOL: u64 = 11;
+pub const PROTOCOL: u64 = 12;
 /// Longest document.
 pub(super) const DOCUMENT_MAX: usize = 64 * 1024;
 /// Longest message that travels in parts: the widest histogram of a filter, 2^24 bins, has some 40 MB.

@@ -10,7 +10,7 @@ use super::run_page::Activity;
 use crate::counter_block::RoleCounts;
 
 /// Version of these documents.
-pub const HOST_PROTOCOL: u64 = 8;
+pub const HOST_PROTOCOL: u64 = 9;
 
 /// A run file that the host of its writer goes on with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -480,6 +480,7 @@ impl FilterUnit {
         self.counts.gauges.held = self.in_batches() as u64;
         if let Judge::Batch(batches) = &self.judge {
             self.counts.gauges.filter_work_ns = batches.filter().work_ns();
+            self.counts.gauges.filter_failures = batches.filter().counts().failed;
         }
         self.parts.block.publish(&self.counts);
     }

@@ -155,6 +155,8 @@ fn who_holds_the_run_up_is_named_after_100_ms() {
     assert_eq!(awaited(&events, 511 * MS), [0; 0], "and not waited for");
     assert_eq!(events.silent().collect::<Vec<_>>(), [SourceId(20)]);
     hand_on(&mut events);
+    let counts = events.counts();
+    assert_eq!((counts.absent, counts.passed_over), (1, 0));
     send(&mut events, 512 * MS, 20, 3);
     assert_eq!(events.silent().count(), 0);
 }
@@ -218,7 +220,9 @@ fn when_all_have_gone_on_the_head_follows_them() {
         hand_on(&mut events),
         [vec![30, 7], vec![10, 7], vec![20, 7]]
     );
-    assert_eq!((events.counts().absent, events.silent().count()), (12, 0));
+    let counts = events.counts();
+    assert_eq!((counts.absent, events.silent().count()), (12, 0));
+    assert_eq!(counts.passed_over, 12);
 }
 
 #[test]

@@ -97,6 +97,8 @@ impl RunStatus {
         let unrecorded = "1 while trigger packets are not recorded: no room, or a failed write.";
         let is_unrecorded = u8::from(self.packets_unrecorded);
         text.gauge("packets_unrecorded", unrecorded, is_unrecorded);
+        let failed = "Events that the filter failed on, which are in the error stream.";
+        text.gauge("filter_failures", failed, self.filter_failures);
         let awaited = "Sources of front-ends that hold up the run.";
         text.gauge(
             "front_end_sources_awaited",

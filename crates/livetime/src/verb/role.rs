@@ -182,19 +182,19 @@ mod tests {
     fn roles_of_another_program_or_configuration_are_refused() {
         for (hello, expected) in [
             (
-                r#"["hello",[11,"0.0.9","ROLE","this one"]]"#,
+                r#"["hello",[12,"0.0.9","ROLE","this one"]]"#,
                 "src0 has program version 0.0.9, expected 0.1.0",
             ),
             (
                 r#"["hello",[1,"0.1.0","ROLE","this one"]]"#,
-                "src0 has protocol 1, expected 11",
+                "src0 has protocol 1, expected 12",
             ),
             (
-                r#"["hello",[11,"0.1.0","ROLE","another"]]"#,
+                r#"["hello",[12,"0.1.0","ROLE","another"]]"#,
                 "src0 has configuration another, expected this one",
             ),
             (
-                r#"["hello",[11,"0.1.0","fu9","this one"]]"#,
+                r#"["hello",[12,"0.1.0","fu9","this one"]]"#,
                 "src0 has role fu9, expected src0",
             ),
             (r#"["ready",null]"#, "src0 sent ready where hello was due"),

@@ -239,6 +239,29 @@ fn a_source_that_sends_nothing_leaves_empty_fragments_that_say_so() {
     assert_eq!(of_source(&summary, "front_end_silent_of_0x520001"), 1);
 }
 
+#[test]
+fn fragments_of_front_ends_that_do_not_begin_with_1_are_counted_as_passed_over() {
+    let (bench, listen, _) = bench_of("queue = 8\nwait = \"200 ms\"");
+    let run = start(&bench, &["--triggers", "110"]);
+    let mut streams = SOURCES.map(|source| (source, connect(listen)));
+    for (source, stream) in &mut streams {
+        let frames = (101..=110).flat_map(|trigger| frame(*source, trigger));
+        // At once, so that none is waited for where this test loses its core.
+        stream.write_all(&frames.collect::<Vec<_>>()).unwrap();
+    }
+    let summary = run.finish().ended_with(0).document();
+    assert_conserved(&summary);
+    let passed_over = of_source(&summary, "front_end_fragments_passed_over");
+    assert_eq!(
+        passed_over,
+        of_source(&summary, "front_end_fragments_absent")
+    );
+    assert_eq!(
+        passed_over + of_source(&summary, "front_end_frames_used"),
+        4 * 110
+    );
+}
+
 /// Asks the run until its status says so many sources of a kind, and the first of them.
 fn wait_for(bench: &Workbench, kind: &str, sources: u64, first: Option<u32>) {
     let first = first.map_or(Value::Null, |source| format!("{source:#x}").into());
