@@ -23,13 +23,15 @@ if [ "$(cat "$venv/livetime-packages" 2>/dev/null)" != "$wanted" ]; then
 fi
 
 # Built and installed as `pip install ./python` does, but with the tools that are there.
-sources=(Cargo.toml Cargo.lock pyproject.toml native src ../crates/livetime-wire ../crates/livetime-store
-    ../crates/livetime-client ../crates/livetime-timing)
+sources=(Cargo.toml Cargo.lock pyproject.toml native src ../Cargo.toml ../crates/livetime-wire
+    ../crates/livetime-store ../crates/livetime-shm ../crates/livetime-client ../crates/livetime-timing)
 built="$venv/livetime-built"
 if [ ! -e "$built" ] || [ -n "$(find "${sources[@]}" -newer "$built" -type f -print -quit)" ]; then
     touch "$built.new"
     cargo=${CARGO:-cargo}
     "$cargo" fmt --package livetime-python --package sample_run --check
+    # A wheel of another version would be one too many for pip.
+    rm -rf "$venv/livetime-wheels"
     "$venv/bin/maturin" build --release --quiet --interpreter "$venv/bin/python" \
         --out "$venv/livetime-wheels" >"$venv/livetime-build.log" 2>&1 ||
         { cat "$venv/livetime-build.log" >&2; exit 1; }

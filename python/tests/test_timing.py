@@ -24,7 +24,7 @@ def serve(socket, *options):
     line = process.stdout.readline()
     if not line.startswith("ready "):
         process.kill()
-        pytest.skip(f"{PROGRAM} has no timing daemon")
+        pytest.fail(f"the timing daemon said {line!r} and ended with {process.wait()}")
     return process
 
 

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+use livetime_node::builder_transport::DEFAULT_CONGESTION;
 use livetime_study::bench::document::Target;
 use livetime_study::bench::{self, BenchDocument, BenchName, BenchOptions, kept_document, page};
 use serde_json::{Value, json};
@@ -128,6 +129,27 @@ fn readout_files_every_fragment() {
         "those of cards among them"
     );
     assert!(document.result["65536_bytes"]["fragments"].as_u64() > Some(0));
+}
+
+#[test]
+fn udp_counts_every_datagram() {
+    assert_form(&measure(BenchName::Udp));
+}
+
+#[test]
+fn front_ends_lose_no_frame_and_name_the_congestion_control_of_both() {
+    let document = measure(BenchName::FrontEnds);
+    assert_form(&document);
+    let names = target_names(&document);
+    assert_eq!(names, ["256_bytes_lost", "2048_bytes_lost"]);
+    assert!(document.targets.iter().all(Target::is_met));
+    let result = document.to_json()["result"].clone();
+    assert_eq!(result["256_bytes"]["congestion"], DEFAULT_CONGESTION);
+}
+
+#[test]
+fn timing_delivers_every_action() {
+    assert_form(&measure(BenchName::Timing));
 }
 
 #[test]

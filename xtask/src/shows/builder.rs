@@ -10,8 +10,8 @@ use super::judged_command::targets_met;
 use super::{Capability, Line, Shown, Stage};
 use crate::Failure;
 
-/// Tests of runs over several hosts, in namespaces and not.
-const HOST_TESTS: usize = 9;
+/// Least tests of runs over several hosts, in namespaces and not.
+const HOST_TESTS: usize = 50;
 
 pub(super) const CAPABILITY: Capability = Capability {
     name: "builder",

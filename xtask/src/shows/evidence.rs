@@ -88,19 +88,29 @@ pub(super) fn stored_triggers(inspected: &Value) -> Result<Vec<u64>, Failure> {
 }
 
 /// Runs the tests of a crate whose names contain `filter`, or that it selects as options of `cargo test`;
-/// returns how many passed.
+/// returns how many passed. One that says that it did nothing has not passed.
 pub(super) fn named_tests(stage: &Stage, package: &str, filter: &str) -> Result<usize, Failure> {
     let mut command = cargo(&stage.root);
     command.args(["test", "--quiet", "--release", "--package", package]);
-    command.args(filter.split(' '));
+    command.args(filter.split(' ')).args(["--", "--nocapture"]);
     let output = finish(command)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if let Some(skipped) = skips(&text).next() {
+        return Err(format!("a test of {package} did nothing: {skipped}").into());
+    }
     let lines = text
         .lines()
         .filter_map(|line| line.strip_prefix("test result: ok. "));
     Ok(lines
         .filter_map(|line| line.split(' ').next()?.parse::<usize>().ok())
         .sum())
+}
+
+/// What tests said that did nothing; the harness prints dots before.
+fn skips(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .map(|line| line.trim_start_matches('.'))
+        .filter(|line| line.starts_with("SKIPPED"))
 }
 
 /// Runs the tests of runs over several hosts; how many passed, and what they printed of each case.
@@ -155,6 +165,15 @@ mod tests {
         assert_eq!(stored_triggers(&inspected).unwrap(), [3, 12]);
         assert!(stored_triggers(&serde_json::json!({"triggers": [3]})).is_err());
         assert!(stored_triggers(&serde_json::json!({})).is_err());
+    }
+
+    #[test]
+    fn a_test_that_did_nothing_is_found_behind_the_dots_of_others() {
+        let text =
+            "running 3 tests\n..SKIPPED: there is no dbus-daemon\n.\ntest result: ok. 3 passed\n";
+        let skipped: Vec<&str> = skips(text).collect();
+        assert_eq!(skipped, ["SKIPPED: there is no dbus-daemon"]);
+        assert_eq!(skips("running 0 tests\n").count(), 0);
     }
 
     #[test]

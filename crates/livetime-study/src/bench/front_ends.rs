@@ -9,14 +9,16 @@
 //! One core sends the frames of four sources through four streams of the loopback, so many bytes a
 //! call; the other does what the front-end role of a run does with them: it takes frames, puts events
 //! together, and writes the fragment of each source, with its CRC. Every event must be whole. The floor
-//! is as many bytes through as many streams and calls, from one core to the other. Not measured:
-//! datagrams, senders in Python, how long an event takes, and all that follows in a run.
+//! is as many bytes through as many streams and calls, each end with one buffer a stream, with the same
+//! congestion control, from one core to the other. Not measured: datagrams, senders in Python, how long an event takes, and all that follows in a run.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use livetime_node::builder_transport::DEFAULT_CONGESTION;
 use livetime_node::front_end_server::{FrontEndServer, FrontEndServerConfig};
+use livetime_node::transport::set_congestion;
 use livetime_source::{FragmentTrigger, FrontEndEventsConfig, SourceEvent};
 use livetime_wire::fragment::OVERHEAD_WORDS;
 use livetime_wire::front_end_frame::{ANSWER_WORDS, FrameContent, FrontEndFrame, HEADER_WORDS};
@@ -37,7 +39,7 @@ const SOURCES: u16 = 4;
 const FRAME_BYTES: [usize; 2] = [256, 2 << 10];
 /// Bytes that a sender hands to the kernel at once.
 const CALL_BYTES: usize = 64 << 10;
-/// Triggers that may be open: more than a stream's buffers hold, so that no source waits for another.
+/// Triggers that may be open: many calls of a sender, so that sources seldom wait for each other.
 const QUEUE: u32 = 1024;
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 64 << 20;
@@ -64,15 +66,15 @@ fn measure(
         true => (1, 200),
         false => (9, of_block as u64),
     };
+    // A buffer of a call for each stream, as a sender has one for its frames.
     let shape = Shape {
         readout_units: SOURCES,
         builder_units: 1,
-        fragment_words: frame_bytes / 4,
+        fragment_words: CALL_BYTES / 4,
     };
-    let pages = CALL_BYTES / frame_bytes * usize::from(SOURCES);
     let in_use = PagesInUse {
-        sent_from: pages,
-        received_into: pages,
+        sent_from: usize::from(SOURCES),
+        received_into: usize::from(SOURCES),
     };
     let mut bare = RawTcp::new(shape, in_use)?;
     let mut front_ends = FrontEnds::new(frame_bytes)?;
@@ -97,6 +99,7 @@ fn measure(
         "frame_ns": time,
         "mb_per_s_at_p50": (rate * frame_bytes as f64 / 1e6).round(),
         "frames": counts.used,
+        "congestion": front_ends.congestion,
         "blocks": selection.to_json(),
     });
     document.add_result(&name, result);
@@ -117,6 +120,8 @@ struct FrontEnds {
     fragment_words: usize,
     taken: u64,
     start: Instant,
+    /// The congestion control in force, as of the floor.
+    congestion: String,
 }
 
 /// The stream of a source and the frames that it sends next.
@@ -148,9 +153,11 @@ impl FrontEnds {
         let server = FrontEndServer::bind(&config, run, &sources, fragment_words);
         let mut server = server?;
         let listen = server.listens_at().ok_or(BenchError::Stuck)?;
-        let mut senders = Vec::new();
+        let (mut senders, mut congestion) = (Vec::new(), String::new());
         for source in sources {
-            senders.push(Sender::new(&mut server, listen, source, frame_bytes)?);
+            let sender = Sender::new(&mut server, listen, source, frame_bytes)?;
+            congestion = sender.1;
+            senders.push(sender.0);
         }
         Ok(Self {
             server,
@@ -160,6 +167,7 @@ impl FrontEnds {
             fragment_words,
             taken: 0,
             start: Instant::now(),
+            congestion,
         })
     }
 
@@ -173,6 +181,7 @@ impl FrontEnds {
             fragment_words,
             taken,
             start,
+            ..
         } = self;
         let until = *taken + triggers;
         let seconds = time_pair(
@@ -253,12 +262,13 @@ fn send(senders: &mut [Sender], until: u64, mut patience: Patience<'_>) -> Resul
 }
 
 impl Sender {
+    /// With the congestion control of the floor's streams; returns the one in force.
     fn new(
         server: &mut FrontEndServer,
         listen: SocketAddr,
         source: SourceId,
         frame_bytes: usize,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<(Self, String), BenchError> {
         let failed = || system("connecting a front-end");
         let mut stream = TcpStream::connect(listen).map_err(failed())?;
         // It is accepted, and welcomed, in here.
@@ -269,7 +279,8 @@ impl Sender {
         stream.read_exact(&mut welcome).map_err(failed())?;
         stream.set_nonblocking(true).map_err(failed())?;
         stream.set_nodelay(true).map_err(failed())?;
-        Ok(Self {
+        let congestion = set_congestion(&stream, Some(DEFAULT_CONGESTION)).map_err(failed())?;
+        let sender = Self {
             stream,
             source,
             frames: vec![0x5A; CALL_BYTES / frame_bytes * frame_bytes],
@@ -277,7 +288,8 @@ impl Sender {
             next: 1,
             sent: 0,
             held: 0,
-        })
+        };
+        Ok((sender, congestion))
     }
 
     fn has_more(&self, until: u64) -> bool {

@@ -88,6 +88,8 @@ struct Paced {
     triggers: u64,
     decided: u64,
     lost: u64,
+    /// Until when triggers came: for as long as was asked, or until there were [`TRIGGERS_MAX`].
+    lasted_ns: u64,
     /// Of the front-end's thread and the node's.
     threads: [Gaps; 2],
 }
@@ -325,7 +327,7 @@ impl<'a> PacedSide<'a> {
                 continue;
             }
             if is_over && self.supervisor.in_flight() == 0 {
-                return Ok(self.finish());
+                return Ok(self.finish(due));
             }
             self.supervisor.handle_timeout(now);
             // What was given up is the oldest; it would be taken for the cause of later refusals.
@@ -418,9 +420,11 @@ impl<'a> PacedSide<'a> {
         Ok(true)
     }
 
-    fn finish(self) -> Paced {
+    /// `due` is when the next trigger would have come.
+    fn finish(self, due: RunNs) -> Paced {
         let counters = *self.supervisor.counters();
-        let dead_time = self.supervisor.dead_time(RunNs(self.duration_ns));
+        let lasted_ns = due.0.min(self.duration_ns);
+        let dead_time = self.supervisor.dead_time(RunNs(lasted_ns));
         Paced {
             trials: self.trials,
             refusals: self.refusals,
@@ -429,6 +433,7 @@ impl<'a> PacedSide<'a> {
             triggers: counters.triggers,
             decided: counters.l2_accepted + counters.l2_rejected,
             lost: self.supervisor.losses().total(),
+            lasted_ns,
             threads: [self.meter.finish(), Gaps::default()],
         }
     }
@@ -532,7 +537,7 @@ fn add_counts(document: &mut BenchDocument, paced: &PacedOptions, measured: &Pac
     };
     document.add_result("rate_hz", paced.arrival.rate.0);
     document.add_result("arrival", arrival);
-    document.add_result("duration_s", paced.duration.as_secs_f64());
+    document.add_result("duration_s", measured.lasted_ns as f64 * 1e-9);
     document.add_result("offered", measured.offered);
     document.add_result("triggers", measured.triggers);
     document.add_result("decisions", measured.decided);

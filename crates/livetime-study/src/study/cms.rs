@@ -38,7 +38,8 @@ pub struct CmsStudy {
     pub document: Value,
     /// The page.
     pub report: Report,
-    /// Whether every row that is judged is within its tolerance.
+    /// Whether every row that is judged is within its tolerance, and the protocol kept its promises in
+    /// every run.
     pub passed: bool,
 }
 
@@ -53,7 +54,8 @@ pub fn run(quick: bool, command: &str) -> Result<CmsStudy, BenchError> {
         question::answers(quick).map_err(|error| BenchError::Simulation(error.to_string()))?;
     let figures =
         figures(quick, &here).map_err(|error| BenchError::Simulation(error.to_string()))?;
-    let passed = rows.iter().all(GateRow::passes);
+    let is_conserved = answers.iter().all(|answer| answer.is_conserved);
+    let passed = is_conserved && rows.iter().all(GateRow::passes);
     let judged = rows.iter().filter(|row| row.rule != Rule::Reported).count();
     let failed = rows.iter().filter(|row| !row.passes()).count();
     let document = json!({
@@ -74,10 +76,7 @@ pub fn run(quick: bool, command: &str) -> Result<CmsStudy, BenchError> {
         subtitle:
             "after the talk at Lyon, 2000; every number is simulated but those of this machine"
                 .to_owned(),
-        verdict: format!(
-            "{} of {judged} judged rows are within their tolerance",
-            judged - failed
-        ),
+        verdict: verdict(judged - failed, judged, is_conserved),
         verdict_good: passed,
         figures_of_merit: answers
             .iter()
@@ -107,6 +106,14 @@ values are taken relative to point to point, expected ones to the link. Its even
 for large networks (15 %, 30 %) depend on run length, order and arbiter, which it does not state:
 they are shown beside one natural scenario and not judged.";
 
+fn verdict(within: usize, judged: usize, is_conserved: bool) -> String {
+    let promises = match is_conserved {
+        true => "",
+        false => "; the protocol broke a promise in a run of the questions",
+    };
+    format!("{within} of {judged} judged rows are within their tolerance{promises}")
+}
+
 fn answer_json(answer: &Answer) -> Value {
     json!({
         "question": answer.question,
@@ -114,6 +121,7 @@ fn answer_json(answer: &Answer) -> Value {
         "verdict": answer.verdict,
         "conditions": answer.conditions,
         "converged": answer.is_converged,
+        "promises_kept": answer.is_conserved,
         "headings": answer.headings,
         "rows": answer.rows,
     })
@@ -359,14 +367,22 @@ mod tests {
             verdict: vec!["I: 5 KiB are enough.".to_owned()],
             conditions: "at 45 kHz".to_owned(),
             is_converged: true,
+            is_conserved: true,
             headings: vec!["buffer"],
             rows: vec![vec!["5 KiB".to_owned()]],
         };
         let document = answer_json(&answer);
         assert_eq!(document["verdict"], json!(["I: 5 KiB are enough."]));
         assert_eq!(document["converged"], json!(true));
+        assert_eq!(document["promises_kept"], json!(true));
         let table = answer_table(&answer);
         let expected = ["So.", "I: 5 KiB are enough.", "Conditions: at 45 kHz"];
         assert_eq!(table.conclusion, expected);
+    }
+
+    #[test]
+    fn a_broken_promise_is_in_the_verdict() {
+        assert!(verdict(3, 4, true).ends_with("3 of 4 judged rows are within their tolerance"));
+        assert!(verdict(4, 4, false).contains("broke a promise"));
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Answer {
     /// Whether every figure of the verdict is one of a steady state or a bound, or says that there
     /// is none.
     pub(super) is_converged: bool,
+    /// Whether the promises of the protocol held in every run.
+    pub(super) is_conserved: bool,
     pub(super) headings: Vec<&'static str>,
     pub(super) rows: Vec<Vec<String>>,
 }

@@ -77,7 +77,7 @@ impl ThisMachine {
         value.0.is_finite().then_some(value)
     }
 
-    /// Throughput for long messages: between the two largest sizes, the cost of a message cancels.
+    /// Throughput for long messages: from the slope between two large sizes, the cost of a message cancels.
     fn slope_mb_s(&self) -> f64 {
         let [(small, short), (large, long)] = [self.points[3], self.points[5]];
         (large - small) as f64 / (long - short)
@@ -108,7 +108,8 @@ impl ThisMachine {
 /// one write each, no delay, until the receiver has all.
 fn message_us(size: usize, bytes: usize) -> std::io::Result<f64> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    let address = listener.local_addr()?;
+    // Before anybody waits to accept it: it may fail.
+    let mut stream = TcpStream::connect(listener.local_addr()?)?;
     let count = (bytes / size.max(512)).max(1);
     let all = count * size;
     std::thread::scope(|scope| {
@@ -124,7 +125,6 @@ fn message_us(size: usize, bytes: usize) -> std::io::Result<f64> {
             }
             stream.write_all(&[1])
         });
-        let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let message = vec![0x5A; size];
         let start = Instant::now();

@@ -175,6 +175,7 @@ fn conclude(found: &Found, rows: Vec<Vec<String>>) -> Answer {
                      credits for a builder unit, which looks for work every 10 ms."
                 .to_owned(),
         is_converged: found.is_converged(),
+        is_conserved: found.is_conserved,
         headings: vec!["barrel shifter", "value"],
         rows,
     }
@@ -213,6 +214,7 @@ mod tests {
         let mut broken = found(1.0, ALL);
         broken.is_conserved = false;
         assert_eq!(broken.works(), "No");
+        assert!(!conclude(&broken, vec![]).is_conserved);
     }
 
     #[test]

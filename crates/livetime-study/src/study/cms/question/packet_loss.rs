@@ -25,6 +25,7 @@ struct Found {
     throughput: Estimate,
     /// The most bytes that a buffer held, where it was counted.
     fullest_kib: Option<f64>,
+    is_conserved: bool,
 }
 
 impl Found {
@@ -36,6 +37,7 @@ impl Found {
             lost: Lost::of(&outcome.batches),
             throughput: throughput(outcome),
             fullest_kib: (!outcome.links.is_empty()).then(|| Fullest::of(outcome).any_kib()),
+            is_conserved: outcome.is_conserved(),
         }
     }
 
@@ -217,6 +219,7 @@ fn conclude(found: &[Found], rows: Vec<Vec<String>>) -> Answer {
             GIGABIT_HZ / 1_000
         ),
         is_converged: found.iter().all(Found::is_converged),
+        is_conserved: found.iter().all(|one| one.is_conserved),
         headings: vec![
             "network and what prevents loss",
             "built of the offered",
@@ -247,6 +250,7 @@ mod tests {
             lost,
             throughput: Estimate::of(&[27e3; 32]),
             fullest_kib: None,
+            is_conserved: true,
         }
     }
 
@@ -286,11 +290,13 @@ mod tests {
     fn a_bound_is_an_answer_and_the_fullest_port_is_named() {
         let mut one = found(STOP_GO, Carried::Below { most: 0.704 }, NOTHING);
         one.fullest_kib = Some(20.4);
+        one.is_conserved = false;
         assert!(one.is_converged());
         let sentence = one.sentence();
         assert!(sentence.contains("it is less than 71 %; it costs more than 29 % of"));
         assert!(sentence.ends_with("the fullest port held 20 KiB."));
-        assert!(conclude(&[one], vec![]).answer.contains("STOP/GO: no;"));
+        let answer = conclude(&[one, found(CREDITS, ALL, NOTHING)], vec![]);
+        assert!(!answer.is_conserved && answer.answer.contains("STOP/GO: no;"));
     }
 
     #[test]

@@ -198,6 +198,7 @@ fn conclude(found: &[Found], rows: Vec<Vec<String>>) -> Answer {
             MYRINET_HZ / 1_000
         ),
         is_converged: found.iter().all(|one| one.carried.is_known()),
+        is_conserved: found.iter().all(|one| one.is_conserved),
         headings: vec![
             "builders",
             "built of the offered",
@@ -260,5 +261,6 @@ mod tests {
         let mut broken = found(Health::Well, ALL);
         broken.is_conserved = false;
         assert!(!broken.is_good() && broken.sentence().contains("promise"));
+        assert!(!conclude(&[broken], vec![]).is_conserved);
     }
 }

@@ -75,6 +75,8 @@ struct Found {
     packets: u64,
     lost: u64,
     held_max: usize,
+    /// Whether the promises of the protocol held, also with less.
+    is_conserved: bool,
     /// With less, the smallest first.
     smaller: Vec<Smaller>,
 }
@@ -104,6 +106,7 @@ impl Found {
             packets: outcomes.iter().map(|outcome| outcome.packets).sum(),
             lost: outcomes.iter().map(|outcome| outcome.packets_lost).sum(),
             held_max: outcomes.iter().map(|o| o.held_max).max().unwrap_or(0),
+            is_conserved: outcomes.iter().all(BuilderNetworkOutcome::is_conserved),
             smaller: Vec::new(),
         }
     }
@@ -331,6 +334,7 @@ pub(super) fn answer(quick: bool) -> Answer {
     }
     let outcomes = run_cases(&cases);
     for ((place, kib, asking), outcome) in places.into_iter().zip(&outcomes) {
+        found[place].is_conserved &= outcome.is_conserved();
         found[place].smaller.push(Smaller {
             kib,
             asking,
@@ -363,6 +367,7 @@ fn conclude(found: &[Found], rows: Vec<Vec<String>>) -> Answer {
             GIGABIT_HZ / 1_000
         ),
         is_converged: found.iter().all(Found::is_converged),
+        is_conserved: found.iter().all(|one| one.is_conserved),
         headings: vec![
             "network and buffer of a port",
             "fullest",
@@ -395,6 +400,7 @@ mod tests {
             packets: 5_000,
             lost: 0,
             held_max: 2,
+            is_conserved: true,
             smaller: vec![smaller],
         }
     }
@@ -417,10 +423,21 @@ mod tests {
         let grows = Carried::Growing { share: 0.5 };
         let answer = conclude(&[found([1_000.0, 950.0], smaller(steady, grows))], vec![]);
         assert!(answer.is_converged);
+        assert!(answer.is_conserved);
         assert!(answer.answer.contains("I: 1000 KiB; one event is 1037 KiB"));
         assert!(answer.verdict[0].starts_with("I: 1000 KiB per port are enough for no loss"));
         assert!(answer.verdict[1].contains("lost 250 +- 10 per million"));
         assert!(answer.verdict[1].contains("backlog grows by 50 %"));
+    }
+
+    #[test]
+    fn a_promise_broken_in_one_run_is_broken() {
+        let grows = Carried::Growing { share: 0.5 };
+        let lost = Lost::Above { least_ppm: 5.0 };
+        let one = || found([1_000.0, 950.0], smaller(lost, grows));
+        let mut broken = one();
+        broken.is_conserved = false;
+        assert!(!conclude(&[one(), broken], vec![]).is_conserved);
     }
 
     #[test]
