@@ -17,7 +17,7 @@ use livetime_trigger::{
 };
 use livetime_wire::{RunNumber, SourceId, TaiNs, UnitId, UnitKind};
 
-pub use self::rules::{ROLE_PLACEMENT, SHARED_PAGES};
+pub use self::rules::{EVENT_LIMIT, FRAGMENT_LIMIT, ROLE_PLACEMENT, SHARED_PAGES};
 use crate::builder_transport::BuilderTransport;
 use crate::front_end_server::{AddressError, FrontEndServer, FrontEndServerConfig};
 use crate::link::LinkTransport;

@@ -506,9 +506,9 @@ fn readers_of_events(config: &ChainConfig, group: BuildingGroup) -> Vec<String> 
     readers.map(|unit| unit.to_string()).collect()
 }
 
-/// Bytes of all pages and tables of a run, and of the rings that hold the trigger windows, on whatever
-/// host they are: most of what [`ChainPlan::memory_bytes`] says of all roles, and never more. Other
-/// than the plan it takes no time for each pair of thousands of units.
+/// Bytes of all pages and tables of a run, and of the rings that hold the trigger windows and the pages
+/// of the trigger links, on whatever host they are: most of what [`ChainPlan::memory_bytes`] says of all
+/// roles, and never more. Other than the plan it takes no time for each pair of thousands of units.
 pub fn memory_bytes_least(config: &ChainConfig) -> u64 {
     let window = with_room(config.builder.trigger_window.into());
     let of_window = 4 * u64::from(ring_slots(window)) * MESSAGE_WORDS_MAX as u64;
@@ -520,6 +520,19 @@ pub fn memory_bytes_least(config: &ChainConfig) -> u64 {
         windows.saturating_add(pages_bytes(config)),
         u64::saturating_add,
     )
+}
+
+/// Bytes of the rings of the trigger links, whose slots are the pages of packets and replies.
+fn trigger_rings_bytes(config: &ChainConfig) -> u64 {
+    let (packets, replies) = (packet_link(config), reply_link(config));
+    let pages = u64::from(packets.pages);
+    let of_ring = |slots: u64, link: &LinkConfig| {
+        let words = u64::from(ring_slots(slots)).saturating_mul(slot_words(link) as u64);
+        words.saturating_mul(4)
+    };
+    let of_inputs = pages.saturating_mul(config.merger.inputs as u64);
+    let of_node = of_ring(of_inputs, &packets).saturating_add(of_ring(pages, &replies));
+    of_node.saturating_mul(config.trigger_nodes.into())
 }
 
 /// The tables of all roles.
@@ -559,8 +572,8 @@ fn window_bytes(config: &ChainConfig, server: &FrontEndServerConfig) -> u64 {
     server.events.memory_bytes(sources, data)
 }
 
-/// Bytes of all pages of a run, on whatever host they are.
-fn pages_bytes(config: &ChainConfig) -> u64 {
+/// Bytes of all pages of a run, those of trigger links included, on whatever host they are.
+pub fn pages_bytes(config: &ChainConfig) -> u64 {
     let builder = &config.builder;
     let readout = units(UnitKind::Readout, builder.readout_units.len());
     let readout = readout.map(|ru| pool_bytes(readout_pages(config, ru.index)));
@@ -574,7 +587,9 @@ fn pages_bytes(config: &ChainConfig) -> u64 {
     };
     let filter = (0..with_pages).map(|index| pool_bytes(filter_pages(config, index)));
     let builders = of_builder.saturating_mul(builder.builder_units.into());
-    readout.chain(filter).fold(builders, u64::saturating_add)
+    let of_trigger = std::iter::once(trigger_rings_bytes(config));
+    let all = readout.chain(filter).chain(of_trigger);
+    all.fold(builders, u64::saturating_add)
 }
 
 /// Bytes of so many pages of so many words.

@@ -36,6 +36,16 @@ pub enum PlainFileError {
         /// Most bytes allowed.
         max: u64,
     },
+    /// It is to be a text and is none.
+    #[error("it is not UTF-8: byte {column} of line {line} is 0x{byte:02x}")]
+    NotUtf8 {
+        /// The line, from 1.
+        line: usize,
+        /// The first byte of the line that is in no character, from 1.
+        column: usize,
+        /// Its value.
+        byte: u8,
+    },
 }
 
 impl From<PlainFileError> for io::Error {
@@ -151,9 +161,18 @@ fn read_within(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 }
 
 fn text_of(bytes: Vec<u8>) -> io::Result<String> {
-    // In the words of the standard library.
-    let no_text = |_| io::Error::new(ErrorKind::InvalidData, "stream did not contain valid UTF-8");
-    String::from_utf8(bytes).map_err(no_text)
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let before = &error.as_bytes()[..at];
+        let line_start = before.iter().rposition(|byte| *byte == b'\n');
+        let line_start = line_start.map_or(0, |end| end + 1);
+        let no_text = PlainFileError::NotUtf8 {
+            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+            column: 1 + at - line_start,
+            byte: error.as_bytes().get(at).copied().unwrap_or_default(),
+        };
+        io::Error::new(ErrorKind::InvalidData, no_text)
+    })
 }
 
 #[cfg(test)]

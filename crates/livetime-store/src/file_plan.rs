@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use livetime_wire::{DurationNs, Problem};
+use livetime_wire::{ByteSize, DurationNs, Problem};
 
 use crate::problem_code;
 
@@ -86,8 +86,8 @@ impl FilePlan {
             problems.push(Problem::new(
                 problem_code::FILE_SIZE,
                 "store.file_max",
-                self.bytes_max,
-                format!("0, or at least {}", Self::BYTES_MAX_LEAST),
+                format!("{:#}", ByteSize(self.bytes_max)),
+                format!("0 B, or at least {}", ByteSize(Self::BYTES_MAX_LEAST)),
                 "raise it: each file has records and an index of its own",
             ));
         }

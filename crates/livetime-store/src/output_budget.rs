@@ -8,7 +8,7 @@
 //! both. The sum of the bytes admitted in any window of one second, wherever it begins, is at most
 //! the budget; a property test says so.
 
-use livetime_wire::{DurationNs, Problem, RunNs};
+use livetime_wire::{ByteSize, DurationNs, Problem, RunNs};
 
 use crate::problem_code;
 
@@ -45,8 +45,8 @@ impl OutputLimit {
         vec![Problem::new(
             problem_code::OUTPUT_LIMIT,
             "store.output_per_second",
-            self.bytes_per_s,
-            format!("0, or at least {smallest}"),
+            format!("{:#}", ByteSize(self.bytes_per_s)),
+            format!("0 B, or at least {:#}", ByteSize(smallest)),
             "raise it, or lower store.event_max: one event must fit into a second",
         )]
     }

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use arrayvec::ArrayVec;
 use crc_fast::{CrcAlgorithm, Digest};
-use livetime_wire::{Problem, RunNs, RunNumber, TriggerNumber};
+use livetime_wire::{ByteSize, Problem, RunNs, RunNumber, TriggerNumber};
 
 use crate::chunk_buffer::ChunkBuffer;
 use crate::event_index::{self, EventPlace};
@@ -113,11 +113,16 @@ impl WriterLimits {
             .filter(|(.., value, low, high)| !(low..=high).contains(&value));
         let mut problems: Vec<Problem> = out_of_range
             .map(|(code, path, value, low, high)| {
+                // Those of indexes are numbers of entries.
+                let text = |value: usize| match code == problem_code::INDEX_SIZE {
+                    true => value.to_string(),
+                    false => format!("{:#}", ByteSize(value as u64)),
+                };
                 Problem::new(
                     code,
                     path,
-                    value,
-                    format!("{low} to {high}"),
+                    text(value),
+                    format!("{} to {}", text(low), text(high)),
                     "set it within the range; the defaults suit disks and events of all sizes",
                 )
             })

@@ -33,7 +33,8 @@ pub struct SupervisorConfig {
     /// Level-2 buffers: triggers that may wait for their decision at once, 1 to 4. Default 4, as
     /// at CDF. Fewer raise the dead time.
     pub l2_buffers: u8,
-    /// A decision is to be back within this time. Default 20 us; later ones are counted and used.
+    /// A decision is to be back within this time, above 0 and below [`Self::TIMEOUT_MAX`]. Default
+    /// 20 us; later ones are counted and used.
     pub deadline: DurationNs,
     /// Without a reply for this time a trigger is given up and dropped. Default 100 ms, above the
     /// deadline and at most 60 s. Too short loses triggers to a stalled machine; too long blocks a
@@ -73,25 +74,32 @@ impl SupervisorConfig {
                 "the trigger packet names a buffer with two bits; 4 gives the least dead time",
             ));
         }
-        if self.deadline.0 == 0 {
+        // A trigger is given up later than its deadline.
+        let is_beyond = self.deadline >= Self::TIMEOUT_MAX;
+        if self.deadline.0 == 0 || is_beyond {
             problems.push(Problem::new(
                 DEADLINE,
                 format!("{path}.deadline"),
                 self.deadline,
-                "more than 0",
+                format!("more than 0, less than {}", Self::TIMEOUT_MAX),
                 "set the time within which a decision is to be back, for example \"20 us\"",
             ));
         }
-        if self.decision_timeout <= self.deadline || self.decision_timeout > Self::TIMEOUT_MAX {
+        let is_too_long = self.decision_timeout > Self::TIMEOUT_MAX;
+        if is_too_long || (self.decision_timeout <= self.deadline && !is_beyond) {
+            let least = match is_beyond {
+                true => "the deadline".to_owned(),
+                false => self.deadline.to_string(),
+            };
             let problem = Problem::new(
                 TIMEOUT,
                 format!("{path}.decision_timeout"),
                 self.decision_timeout,
-                format!("above {}, at most {}", self.deadline, Self::TIMEOUT_MAX),
+                format!("above {least}, at most {}", Self::TIMEOUT_MAX),
                 "set it far above the deadline: what it ends is lost",
             );
             // Beyond the largest it is wrong whatever the deadline is.
-            problems.push(match self.decision_timeout > Self::TIMEOUT_MAX {
+            problems.push(match is_too_long {
                 true => problem,
                 false => problem.with_related(format!("{path}.deadline"), "deadline set here"),
             });
@@ -851,7 +859,7 @@ mod tests {
             .into_iter()
             .map(|problem| (problem.code.code, problem.path))
             .collect();
-        let expected = [
+        let expected: [(&str, String); 4] = [
             ("T0201", "l2_buffers"),
             ("T0202", "deadline"),
             ("T0203", "decision_timeout"),
@@ -859,5 +867,29 @@ mod tests {
         ]
         .map(|(code, key)| (code, format!("trigger.{key}")));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn no_range_that_is_allowed_is_empty() {
+        let max = SupervisorConfig::TIMEOUT_MAX;
+        let with = |deadline: DurationNs, decision_timeout: DurationNs| {
+            let config = SupervisorConfig {
+                deadline,
+                decision_timeout,
+                ..SupervisorConfig::default()
+            };
+            let problems = config.validate("trigger").into_iter();
+            let problems = problems.map(|problem| (problem.code.code, problem.allowed));
+            problems.collect::<Vec<_>>()
+        };
+        let hour = DurationNs(3_600_000_000_000);
+        let of_deadline = ("T0202", format!("more than 0, less than {max}"));
+        let of_timeout = |least: &str| ("T0203", format!("above {least}, at most {max}"));
+        assert_eq!(with(hour, max), std::slice::from_ref(&of_deadline));
+        assert_eq!(with(max, max), std::slice::from_ref(&of_deadline));
+        assert_eq!(with(hour, hour), [of_deadline, of_timeout("the deadline")]);
+        let second = DurationNs::SECOND;
+        assert_eq!(with(second, second), [of_timeout(&second.to_string())]);
+        assert_eq!(with(DurationNs(max.0 - 1), max), []);
     }
 }

@@ -20,6 +20,15 @@ pub(crate) fn whole_number(text: &str) -> Result<u64, String> {
         .map_err(|_| format!("write a whole number, 0 to {}", u64::MAX))
 }
 
+/// A whole number of which none would be nothing to do, such as the events of `source --triggers 10`.
+///
+/// # Errors
+/// What is allowed.
+pub(crate) fn whole_number_from_1(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("write a whole number, 1 to {}", u64::MAX))
+}
+
 /// A word such as `-1` behind an option is taken for another option, and clap advises to write `-- -1`,
 /// with which it is none of its values either. As a value it is refused with what is allowed.
 fn parse_words<T: clap::Parser>(mut words: Vec<OsString>) -> Result<T, clap::Error> {
@@ -29,7 +38,7 @@ fn parse_words<T: clap::Parser>(mut words: Vec<OsString>) -> Result<T, clap::Err
             Err(error) => error,
         };
         let Some(index) = negative_value(&words, &error) else {
-            return Err(error);
+            return Err(with_advice::<T>(&words, error));
         };
         // One word fewer each time, so that this ends.
         let value = words.remove(index);
@@ -37,6 +46,44 @@ fn parse_words<T: clap::Parser>(mut words: Vec<OsString>) -> Result<T, clap::Err
         option.push("=");
         option.push(value);
     }
+}
+
+/// The error with better advice where a value begins with a minus, such as in `--note -x`: the advised
+/// `-- -x` is no value of the option.
+fn with_advice<T: clap::Parser>(words: &[OsString], mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let is_found = |index: &usize| {
+        words[*index]
+            .to_str()
+            .is_some_and(|word| word.starts_with(found))
+    };
+    let Some(index) = (2..words.len()).find(is_found) else {
+        return error;
+    };
+    let is_option = words[index - 1]
+        .to_str()
+        .is_some_and(|word| word.starts_with('-') && word.len() > 1 && !word.contains('='));
+    if error.kind() != ErrorKind::UnknownArgument || !is_option {
+        return error;
+    }
+    let mut joined = words.to_vec();
+    let value = joined.remove(index);
+    let option = &mut joined[index - 1];
+    option.push("=");
+    option.push(value);
+    let tip = format!("to give it as a value, write '{}'", option.display());
+    // An option that takes no value says so of this one.
+    let takes_it = match T::try_parse_from(&joined) {
+        Ok(_) => true,
+        Err(other) => other.kind() == ErrorKind::ValueValidation,
+    };
+    if takes_it {
+        let tip = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tip);
+    }
+    error
 }
 
 /// Index of the word below zero behind an option that `error` is about.
@@ -75,6 +122,8 @@ mod tests {
         #[arg(long)]
         offset: Option<f64>,
         #[arg(long)]
+        note: Option<String>,
+        #[arg(long)]
         lossless: bool,
     }
 
@@ -103,6 +152,15 @@ mod tests {
         let words = parsed(&["--offset", "-1.5", "--seed", "7", "--lossless"]).expect("it is good");
         assert_eq!((words.offset, words.seed), (Some(-1.5), Some(7)));
         assert!(words.lossless && words.repeat.is_none());
+    }
+
+    #[test]
+    fn a_value_with_a_minus_is_advised_to_be_joined_to_its_option() {
+        let error = parsed(&["--note", "-x y"]).expect_err("it may be an option");
+        assert!(error.contains("write '--note=-x y'"), "{error}");
+        assert!(!error.contains("-- -x"), "{error}");
+        let error = parsed(&["--lossless", "-x"]).expect_err("there is no such option");
+        assert!(!error.contains("--lossless=-x"), "{error}");
     }
 
     #[test]

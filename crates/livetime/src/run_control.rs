@@ -394,6 +394,10 @@ fn note_of(line: &str) -> Result<Order, String> {
 /// # Errors
 /// What the run says against it, or why there is no answer.
 pub(crate) fn send_order(directory: &Path, order: &str) -> Result<String, String> {
+    send_order_within(directory, order, ANSWER_PATIENCE)
+}
+
+fn send_order_within(directory: &Path, order: &str, patience: Duration) -> Result<String, String> {
     parse_order(order)?;
     let shown = directory.display();
     let opened = File::open(directory).map_err(|error| format!("cannot open {shown}: {error}"))?;
@@ -410,10 +414,16 @@ pub(crate) fn send_order(directory: &Path, order: &str) -> Result<String, String
         }
     };
     let mut stream = UnixStream::connect(socket_path(&opened)).map_err(no_run)?;
-    let lost = |error| format!("the run in {shown} did not answer: {error}");
-    stream
-        .set_read_timeout(Some(ANSWER_PATIENCE))
-        .map_err(lost)?;
+    let lost = |error: io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
+            "the run in {shown} did not answer \"{order}\" within {} s: it is stopped, hangs or is slow, and \
+             may still do it; let the process go on if it is stopped, then ask it with \
+             `livetime steer {shown} status`",
+            patience.as_secs_f64()
+        ),
+        _ => format!("the run in {shown} did not answer: {error}"),
+    };
+    stream.set_read_timeout(Some(patience)).map_err(lost)?;
     // A run that takes no more orders may have said so before this one.
     let is_said = writeln!(stream, "{order}").and_then(|()| stream.shutdown(Shutdown::Write));
     let mut answer = String::new();
@@ -533,11 +543,16 @@ mod tests {
         }
         stream
             .get_mut()
-            .write_all(b"resume")
+            .write_all(b"resume\npau")
             .expect("there is room");
         let whole = stream.get_ref().shutdown(Shutdown::Write);
         whole.expect("it is connected");
         assert_eq!(line_to(&mut stream, &control), "ok: Resume\n");
+        let cut = line_to(&mut stream, &control);
+        assert!(
+            cut.starts_with("error: nothing was done: 3 bytes "),
+            "{cut}"
+        );
         assert_eq!(line_to(&mut stream, &control), "", "all is answered");
     }
 
@@ -657,6 +672,19 @@ mod tests {
             let answer = first.join().expect("it did not panic");
             assert_eq!(answer, Err("the run has ended".to_owned()));
         });
+    }
+
+    #[test]
+    fn a_run_that_does_not_answer_is_named_with_the_time_and_what_to_do() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let _mute = opened(folder.path());
+        let short = Duration::from_millis(5);
+        let error = send_order_within(folder.path(), "pause", short).expect_err("nobody looks");
+        let shown = folder.path().display();
+        let expected = format!("the run in {shown} did not answer \"pause\" within 0.005 s: ");
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(error.contains("may still do it"), "{error}");
+        assert!(error.ends_with(&format!("`livetime steer {shown} status`")));
     }
 
     #[test]

@@ -27,7 +27,7 @@ const MIXED_PAGES: ProblemCode = ProblemCode::new(
 const PAGE_ALIGNMENT: ProblemCode =
     ProblemCode::new("L0202", "page size is not a multiple of 64 B");
 /// Fragments of the source that a link does not take.
-const FRAGMENT_LIMIT: ProblemCode = ProblemCode::new(
+pub const FRAGMENT_LIMIT: ProblemCode = ProblemCode::new(
     "L0203",
     "link takes shorter fragments than the source sends",
 );
@@ -48,7 +48,7 @@ const RECEIVE_BUFFER: ProblemCode = ProblemCode::new(
 const SHAPING_IN_MEMORY: ProblemCode =
     ProblemCode::new("L0207", "traffic shaping without a network");
 /// Events of the source that the run file does not take.
-const EVENT_LIMIT: ProblemCode = ProblemCode::new(
+pub const EVENT_LIMIT: ProblemCode = ProblemCode::new(
     "S0104",
     "run file takes smaller events than the source sends",
 );

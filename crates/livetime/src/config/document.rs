@@ -144,6 +144,8 @@ pub(crate) fn parse<'t>(text: &'t str, findings: &Findings) -> Spanned<DeTable<'
 pub(crate) trait Quantity: std::str::FromStr<Err: ToString> {
     /// What is allowed, for messages.
     const ALLOWED: &'static str;
+    /// What is allowed in an option of the command line, where quotes are the shell's.
+    const IN_OPTION: &'static str;
 
     /// Reads one.
     ///
@@ -157,6 +159,8 @@ pub(crate) trait Quantity: std::str::FromStr<Err: ToString> {
 impl Quantity for DurationNs {
     const ALLOWED: &'static str =
         "a time with unit in quotes, such as \"20 us\" (ns, us, ms, s, min, h)";
+    const IN_OPTION: &'static str =
+        "a time with unit, such as 20us (ns, us, ms, s, min, h), 0 or more and below 2500000 h";
 
     fn read(text: &str) -> Result<Self, String> {
         parse_time(text)
@@ -166,10 +170,14 @@ impl Quantity for DurationNs {
 impl Quantity for ByteSize {
     const ALLOWED: &'static str =
         "a size with unit in quotes, such as \"2 KiB\" (B, KiB, MiB, GiB)";
+    const IN_OPTION: &'static str =
+        "a size with unit, such as 2KiB (B, KiB, MiB, GiB), from 0 to 8000000000 GiB";
 }
 
 impl Quantity for RateHz {
     const ALLOWED: &'static str = "a rate with unit in quotes, such as \"10 kHz\" (Hz, kHz, MHz)";
+    const IN_OPTION: &'static str =
+        "a rate with unit, such as 10kHz (Hz, kHz, MHz), from 0 to 1000000 MHz";
 }
 
 /// One table of the document while it is read; every key asked for becomes a known one.

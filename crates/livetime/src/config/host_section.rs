@@ -20,6 +20,8 @@ use super::problem_code::{
 const LAUNCHER: [(&str, bool); 2] = [("local", false), ("exec", true)];
 /// What a template must hold.
 const COMMAND: &str = "{command}";
+/// What is replaced in it.
+const PLACEHOLDERS: [&str; 3] = [COMMAND, "{address}", "{host}"];
 /// The keys that say which roles there are.
 pub(super) const ROLE_NUMBERS: [&str; 5] = [
     "trigger.nodes",
@@ -151,7 +153,16 @@ fn read_launcher(section: &mut Section<'_, '_>, findings: &Findings) -> HostLaun
             findings.report(Problem::new(IDLE_KEY, key, command, allowed, help));
             HostLauncher::Local
         }
-        (true, Some(command)) if command.contains(COMMAND) => HostLauncher::Exec(command),
+        (true, Some(command)) if command.contains(COMMAND) => {
+            if let Some(unknown) = unknown_placeholder(&command) {
+                let found = format!("\"{command}\", with {unknown}");
+                let allowed =
+                    "a command line with {command}, and {address} and {host} where they help";
+                let help = "write one of these; `${name}` and `{ name }` are left to the shell";
+                findings.report(Problem::new(LAUNCHER_COMMAND, key, found, allowed, help));
+            }
+            HostLauncher::Exec(command)
+        }
         (true, command) => {
             let found = command.map_or("not there".to_owned(), |command| format!("\"{command}\""));
             let allowed = "a command line with {command} in it";
@@ -160,6 +171,20 @@ fn read_launcher(section: &mut Section<'_, '_>, findings: &Findings) -> HostLaun
             HostLauncher::Local
         }
     }
+}
+
+/// The first `{word}` of a template that stands for nothing: the shell would take it as it is. What it
+/// takes itself has a `$` in front, blanks, commas or dots.
+fn unknown_placeholder(template: &str) -> Option<&str> {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let opened = template.match_indices('{');
+    let mut words = opened.filter_map(|(start, _)| {
+        let end = start + template[start..].find('}')? + 1;
+        let inner = &template[start + 1..end - 1];
+        let is_word = !inner.is_empty() && inner.chars().all(is_letter);
+        (is_word && !template[..start].ends_with('$')).then(|| &template[start..end])
+    });
+    words.find(|word| !PLACEHOLDERS.contains(word))
 }
 
 impl HostTable {
@@ -176,11 +201,27 @@ impl HostTable {
         placement
     }
 
+    /// The indices of the hosts that have a role: one, if nothing is wrong. Names may be.
+    fn hosts_of(&self, role: &str) -> impl Iterator<Item = usize> + Clone {
+        let hosts = self.hosts.iter().enumerate();
+        let has_it = |host: &HostConfig| host.roles.iter().any(|other| other == role);
+        let indices = hosts.filter(|(_, host)| has_it(host));
+        let indices: Vec<usize> = indices.map(|(index, _)| index).collect();
+        indices.into_iter()
+    }
+
     /// Whether two roles are on different hosts.
     pub(crate) fn are_apart(&self, one: &str, other: &str) -> bool {
-        let placement = self.placement();
-        let hosts = placement.get(one).zip(placement.get(other));
+        let hosts = self.hosts_of(one).last().zip(self.hosts_of(other).last());
         hosts.is_some_and(|(one, other)| one != other)
+    }
+
+    /// How a host is called in messages.
+    fn name_of(&self, index: usize) -> String {
+        match self.hosts[index].name.as_str() {
+            "" => format!("host[{index}]"),
+            name => name.to_owned(),
+        }
     }
 
     /// Indices of the readout units on other hosts than the front-ends.
@@ -206,8 +247,11 @@ impl HostTable {
         self.check_addresses(findings);
         self.check_control(findings);
         // With a wrong number of units every role named here would look wrong, too.
-        if known.ids && self.check_roles(chain, findings) && known.transports {
-            self.check_sharing(chain, findings);
+        if known.ids {
+            self.check_roles(chain, findings);
+            if known.transports {
+                self.check_sharing(chain, findings);
+            }
         }
     }
 
@@ -291,25 +335,22 @@ impl HostTable {
         }
     }
 
-    /// Whether every role of the chain is on one host, and no other is.
-    fn check_roles(&self, chain: &ChainConfig, findings: &Findings) -> bool {
+    /// Every role of the chain is on one host, and no other is.
+    fn check_roles(&self, chain: &ChainConfig, findings: &Findings) {
         let all = chain.role_ids();
         let mut keys = (0..self.hosts.len()).map(|index| format!("host[{index}].roles"));
         // Those that could not be read may have what the others lack.
         let are_read = !keys.any(|key| findings.has_problem_at(&key));
         let mut placed: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut good = are_read;
         for (index, host) in self.hosts.iter().enumerate() {
             let key = format!("host[{index}].roles");
             for role in &host.roles {
                 if !all.contains(role) {
-                    good = false;
                     let found = format!("\"{role}\"");
                     let help = "`livetime check` without hosts prints the roles of the chain";
                     let allowed = all.join(", ");
                     findings.report(Problem::new(UNKNOWN_ROLE, &key, found, allowed, help));
                 } else if let Some(first) = placed.insert(role, index) {
-                    good = false;
                     let found = format!("\"{role}\", which is on {}", self.hosts[first].name);
                     let help = "leave it on one of them";
                     let allowed = "each role on one host";
@@ -323,22 +364,21 @@ impl HostTable {
             .filter(|role| !placed.contains_key(role))
             .collect();
         if are_read && !missing.is_empty() {
-            good = false;
             let found = format!("{} on none", missing.join(", "));
             let help = "add them to the `roles` of a host";
             let allowed = "every role of the chain on one host";
             findings.report(Problem::new(ROLE_ON_NO_HOST, "host", found, allowed, help));
         }
-        good
     }
 
-    /// Roles that share memory are on one host.
+    /// Roles that share memory are on one host, as far as each is on one at all.
     fn check_sharing(&self, chain: &ChainConfig, findings: &Findings) {
-        let placement = self.placement();
         for group in sharing_roles(&ChainPlan::new(chain)) {
-            let mut by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            let mut by_host: BTreeMap<(String, usize), Vec<&str>> = BTreeMap::new();
             for role in &group {
-                if let Some(host) = placement.get(role.as_str()) {
+                let mut hosts = self.hosts_of(role);
+                if let (Some(host), None) = (hosts.next(), hosts.next()) {
+                    let host = (self.name_of(host), host);
                     by_host.entry(host).or_default().push(role);
                 }
             }
@@ -347,12 +387,9 @@ impl HostTable {
             }
             // The host with the fewest of them is the one to look at.
             let fewest = by_host.iter().min_by_key(|(_, roles)| roles.len());
-            let index = fewest.and_then(|(name, _)| {
-                let mut hosts = self.hosts.iter();
-                hosts.position(|host| host.name == **name)
-            });
+            let index = fewest.map_or(0, |((_, index), _)| *index);
             let parts = by_host.iter();
-            let parts = parts.map(|(host, roles)| format!("{} on {host}", roles.join(" ")));
+            let parts = parts.map(|((host, _), roles)| format!("{} on {host}", roles.join(" ")));
             let found = parts.collect::<Vec<_>>().join(", ");
             let allowed = format!("on one host: {}", group.join(" "));
             let is_filter = |role: &&str| role.starts_with(UnitKind::Filter.prefix());
@@ -379,7 +416,7 @@ impl HostTable {
                      and as many `[store] writers` divide building over several"
                 }
             };
-            let key = format!("host[{}].roles", index.unwrap_or(0));
+            let key = format!("host[{index}].roles");
             findings.report(Problem::new(ROLES_APART, key, found, allowed, help));
         }
     }

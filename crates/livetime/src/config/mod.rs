@@ -12,6 +12,7 @@ mod document;
 mod event_menu_section;
 mod exact_time;
 mod filter_section;
+mod governed_keys;
 mod host_section;
 mod link_fault;
 mod link_section;
@@ -29,6 +30,7 @@ mod timing_section;
 mod trigger_section;
 mod worker_section;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 pub(crate) use builder_scenario::{BUS_ALLOWED, BUS_RATES};
@@ -64,7 +66,7 @@ pub(crate) fn spill_of(text: &str) -> Option<ChainSpill> {
 /// # Errors
 /// What is wrong with the text, and how the quantity is written.
 pub(crate) fn parse_quantity<T: Quantity>(text: &str) -> Result<T, String> {
-    T::read(text).map_err(|error| format!("{error}; write {}", T::ALLOWED))
+    T::read(text).map_err(|error| format!("{error}; write {}", T::IN_OPTION))
 }
 
 /// A configuration file that was read.
@@ -144,10 +146,13 @@ fn read_marked(path: &Path) -> std::io::Result<String> {
 /// Why it cannot be read, rendered.
 pub(crate) fn read_config(path: &Path) -> Result<String, String> {
     read_marked(path).map_err(|error| {
-        let (name, help) = (
-            path.display(),
-            "examples/dimuon.toml is a configuration to start from",
-        );
+        let name = path.display();
+        let help = match error.kind() {
+            ErrorKind::InvalidData => {
+                "a configuration is text in UTF-8: save the file in that encoding"
+            }
+            _ => "examples/dimuon.toml is a configuration to start from",
+        };
         format!("error: cannot read {name}: {error}\nhelp: {help}\n")
     })
 }

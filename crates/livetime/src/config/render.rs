@@ -98,6 +98,18 @@ fn labels(problem: &Problem, spans: &BTreeMap<String, Range<usize>>) -> Vec<Labe
     labels
 }
 
+/// The text with a line end in place of each carriage return that stands for one, so that lines are
+/// counted as editors count them. Places stay where they are.
+fn with_line_ends(text: &str) -> String {
+    let mut chars = text.chars().peekable();
+    let mut ended = String::with_capacity(text.len());
+    while let Some(c) = chars.next() {
+        let is_end = c == '\r' && chars.peek() != Some(&'\n');
+        ended.push(if is_end { '\n' } else { c });
+    }
+    ended
+}
+
 /// Renders all problems, each with code, place, value found, value allowed and help.
 pub(crate) fn render_problems(
     name: &str,
@@ -105,7 +117,7 @@ pub(crate) fn render_problems(
     spans: &BTreeMap<String, Range<usize>>,
     problems: &[Problem],
 ) -> String {
-    let source = NamedSource::new(name, text.to_owned());
+    let source = NamedSource::new(name, with_line_ends(text));
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
         .with_context_lines(1)
         .with_width(100);
@@ -135,4 +147,33 @@ pub(crate) fn render_problems(
         problems.len()
     ));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::run_config::{Overrides, read};
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_whatever_ends_them() {
+        let text = "format = 1\n# a comment\n[[source]]\nrate = 5\n";
+        let place = |end: &str| {
+            let text = text.replace('\n', end);
+            let read = read(&text, &Overrides::default(), &[0]);
+            let mut problems = read.problems.into_iter();
+            let rate = problems.find(|problem| problem.path == "source[0].rate");
+            let rate = rate.expect("it is no number");
+            render_problems("run.toml", &text, &read.spans, &[rate])
+        };
+        // A carriage return alone ends no line of TOML, but those of some editors.
+        for end in ["\n", "\r\n", "\r"] {
+            let said = place(end);
+            assert!(said.contains("[run.toml:4:8]"), "{said}");
+        }
+        let mixed = "format = 1\r# a comment\r\nrate = 5\n";
+        assert_eq!(
+            with_line_ends(mixed),
+            "format = 1\n# a comment\r\nrate = 5\n"
+        );
+    }
 }

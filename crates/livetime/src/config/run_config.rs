@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use livetime_builder::BuilderConfig;
 use livetime_builder::problem_code::{FIRST_STEP, SUBFARMS, TOO_MANY_SOURCES, WRITERS};
-use livetime_node::chain_config::{ROLE_PLACEMENT, SHARED_PAGES};
+use livetime_node::chain_config::{EVENT_LIMIT, FRAGMENT_LIMIT, ROLE_PLACEMENT, SHARED_PAGES};
 use livetime_node::chain_plan::FRONT_END;
 use livetime_node::front_end_server::FrontEndServerConfig;
 use livetime_node::link::LinkTransport;
@@ -22,11 +22,12 @@ use livetime_readout::problem_code::PAGE_SIZE;
 use livetime_source::problem_code::FRONT_ENDS;
 use livetime_source::{ArrivalKind, OfferMode, SourceConfig};
 use livetime_trigger::{Menu, MenuConfig, MergerConfig, SupervisorConfig};
-use livetime_wire::{DurationNs, Problem, RateHz, RunNumber};
+use livetime_wire::{DurationNs, Problem, ProblemCode, RateHz, RunNumber};
 
 use super::builder_section::read_builder;
 use super::document::{Findings, Section, parse};
 use super::filter_section::{FilterTable, read_filter};
+use super::governed_keys::builder_problems;
 use super::host_section::{HostTable, KnownRoles, ROLE_NUMBERS, read_hosts};
 use super::link_section::{LinkTable, place_links, read_links, units_of};
 use super::named_files::NamedFiles;
@@ -165,7 +166,7 @@ fn read_root(
     keys.options = overrides.keys();
     parts.connect();
     apply(overrides, &mut parts.source, &mut parts.trigger);
-    let of_parts = parts.validate(&keys.source);
+    let of_parts = parts.validate(&keys.source, findings);
     let mut chain = parts.into_chain(&hosts, findings)?;
     chain.front_ends = front_ends;
     let (processes, are_threads) = (workers.processes, workers.are_threads);
@@ -289,14 +290,15 @@ impl ChainParts {
     }
 
     /// What the cores find in their own parts.
-    fn validate(&self, source_key: &str) -> Vec<Problem> {
+    fn validate(&self, source_key: &str, findings: &Findings) -> Vec<Problem> {
         let mut problems = self.trigger.menu.validate("trigger");
         problems.extend(self.source.validate(source_key));
         problems.extend(self.trigger.supervisor.validate("trigger"));
         let of_merger = self.trigger.merger.validate("trigger").into_iter();
         // The words are the packet's, of which the source speaks.
         problems.extend(of_merger.filter(|problem| !problem.path.ends_with("words_max")));
-        problems.extend(self.builder.validate("builder"));
+        let is_wrong = |key: &str| findings.has_problem_at(key);
+        problems.extend(builder_problems(&self.builder, "builder", is_wrong));
         problems.extend(self.store.limits.validate());
         problems.extend(self.store.files.validate());
         match &self.filter.filter {
@@ -493,6 +495,9 @@ const PAGES_ALLOWED: &str = "256 B to 4194240 B, a multiple of 64 B";
 /// What the builder calls the links of the readout units.
 const READOUT_UNITS: &str = "builder.readout_units";
 
+/// What compares other keys with the longest fragment of the source.
+const OF_LONGEST: [ProblemCode; 2] = [FRAGMENT_LIMIT, EVENT_LIMIT];
+
 /// The keys that a person wrote, where the cores name their own fields.
 struct WrittenKeys {
     source: String,
@@ -507,28 +512,10 @@ struct WrittenKeys {
     options: Vec<&'static str>,
 }
 
-/// Keys whose allowed values follow from others: where one of those is wrong, the first is not judged.
-const GOVERNED: [(&str, &[&str]); 5] = [
-    (
-        "builder.trigger_window",
-        &[
-            "builder.credits",
-            "builder.builder_units",
-            "builder.evm_queue",
-        ],
-    ),
-    ("builder.history", &["builder.trigger_window"]),
-    ("builder.retry", &["builder.timeout"]),
-    ("builder.suspect", &["builder.heartbeat"]),
-    ("builder.dead", &["builder.heartbeat", "builder.suspect"]),
-];
-
 /// Whether a problem may be there only because another key, with which its value was compared, is wrong.
 fn follows(problem: &Problem, findings: &Findings) -> bool {
     let related = problem.related.as_ref();
-    let of_related = related.is_some_and(|(path, _)| findings.has_problem_at(path));
-    let mut governed = GOVERNED.iter().filter(|(key, _)| *key == problem.path);
-    of_related || governed.any(|(_, keys)| keys.iter().any(|key| findings.has_problem_at(key)))
+    related.is_some_and(|(path, _)| findings.has_problem_at(path))
 }
 
 /// The index and the rest of `path`, if it is an element of the list `list`.
@@ -544,6 +531,9 @@ impl WrittenKeys {
     /// Reports what the cores found, on the written keys and without what has been said.
     fn report(&self, findings: &Findings, of_parts: Vec<Problem>, between_parts: Vec<Problem>) {
         let links_misplaced = self.are_links_misplaced(findings);
+        // One that is there and refused is compared all the same.
+        let longest = format!("{}.fragment.bytes_max", self.source);
+        let is_longest_unread = findings.has_problem_at(&longest);
         let known = self.known_roles(findings);
         let roles_known = known.ids;
         let steps_misnamed = (of_parts.iter())
@@ -552,7 +542,9 @@ impl WrittenKeys {
             // What the cores say about misplaced links has been said where the links are written,
             // and that there is none is said once. How many units a list has is not counted while
             // it names one wrongly.
-            let said = (links_misplaced && self.is_about_all_links(&problem))
+            // Too many of those that are known are too many, whatever the others are.
+            let is_count = problem.code == TOO_MANY_SOURCES;
+            let said = (links_misplaced && self.is_about_all_links(&problem) && !is_count)
                 || (self.data_links.is_empty() && problem.path.starts_with(READOUT_UNITS))
                 || (links_misplaced && problem.code == FIRST_STEP)
                 || (steps_misnamed && problem.code == FIRST_STEP && !problem.path.ends_with(']'))
@@ -569,6 +561,7 @@ impl WrittenKeys {
                 || follows(problem, findings)
                 || (!roles_known && [ROLE_PLACEMENT, SHARED_PAGES].contains(&problem.code))
                 || (!known.transports && problem.code == SHARED_PAGES)
+                || (is_longest_unread && OF_LONGEST.contains(&problem.code))
         };
         let new: Vec<Problem> = placed.filter(|problem| !is_said(problem)).collect();
         new.into_iter().for_each(|problem| findings.report(problem));

@@ -21,16 +21,15 @@ fn isolated_cores(context: &Context) -> Check {
         why: "the scheduler puts other programs on every core that is not isolated",
     };
     let system = &context.system;
-    let list = |file: &str| system.cores(file).unwrap_or_default();
-    let isolated = list("/sys/devices/system/cpu/isolated");
-    let tickless = list("/sys/devices/system/cpu/nohz_full");
+    let isolated = listed(system, "/sys/devices/system/cpu/isolated");
+    let tickless = listed(system, "/sys/devices/system/cpu/nohz_full");
     let partition = own_partition(system);
-    let is_good =
-        isolated.iter().any(|core| *core != 0) || partition.as_deref() == Some("isolated");
+    let is_good = isolated.iter().flatten().any(|core| *core != 0)
+        || partition.as_deref() == Some("isolated");
     let value = format!(
         "isolated {}, nohz_full {}, cgroup partition {}",
-        or_none(&isolated),
-        or_none(&tickless),
+        or_unknown(isolated.as_deref()),
+        or_unknown(tickless.as_deref()),
         partition.as_deref().unwrap_or("none")
     );
     let hot = context.hot_names();
@@ -40,7 +39,7 @@ fn isolated_cores(context: &Context) -> Check {
     );
     let status = match is_good {
         true => Status::Pass,
-        false if system.has(CORES) => Status::Warn,
+        false if isolated.is_some() => Status::Warn,
         false => Status::Unknown,
     };
     question.answer(status, value, fix)
@@ -55,6 +54,17 @@ fn or_none(cores: &[usize]) -> String {
     } else {
         cpu_list(cores)
     }
+}
+
+fn or_unknown(cores: Option<&[usize]>) -> String {
+    cores.map_or("unknown".to_owned(), or_none)
+}
+
+/// The cores of a list that not every kernel has: none where there is none beside its cores, and nothing
+/// where those cannot be read.
+fn listed(system: &System, file: &str) -> Option<Vec<usize>> {
+    let is_read = system.has(file) || system.has(CORES);
+    is_read.then(|| system.cores(file).unwrap_or_default())
 }
 
 /// What kind of partition this process's cgroup is.
@@ -92,10 +102,7 @@ fn siblings(context: &Context) -> Check {
     let value = format!(
         "hot cores {}, siblings in use {}, {}",
         context.hot_names(),
-        match is_read {
-            true => or_none(&shared),
-            false => "unknown".to_owned(),
-        },
+        or_unknown(is_read.then_some(&shared)),
         if nodes.is_empty() {
             "one memory".to_owned()
         } else {
@@ -107,10 +114,14 @@ fn siblings(context: &Context) -> Check {
     } else {
         Status::Warn
     };
-    let fix = format!(
-        "echo 0 > /sys/devices/system/cpu/cpu{}/online, or pin workers to cores of one node",
-        shared.first().copied().unwrap_or(1)
-    );
+    let mut fixes: Vec<String> = shared
+        .iter()
+        .map(|core| format!("echo 0 > {CORES}/cpu{core}/online"))
+        .collect();
+    if nodes.len() > 1 {
+        fixes.push("pin workers to cores of one node".to_owned());
+    }
+    let fix = fixes.join("; ");
     question.answer(status, value, fix)
 }
 
@@ -164,13 +175,25 @@ fn interrupts(context: &Context) -> Check {
     }
     let hot = context.hot.len().max(1) as u64;
     let balancer = system.is_running("irqbalance");
+    let (has_targets, has_counts) = (system.has("/proc/irq"), system.has("/proc/interrupts"));
     let value = format!(
-        "{allowed_here} may go to a hot core; in 1 s {} timer and {others} others on a hot core; irqbalance {}",
-        timer / hot,
-        if balancer { "runs" } else { "does not run" }
+        "{} may go to a hot core; in 1 s {} on a hot core; irqbalance {}",
+        match has_targets {
+            true => allowed_here.to_string(),
+            false => "an unknown number".to_owned(),
+        },
+        match has_counts {
+            true => format!("{} timer and {others} others", timer / hot),
+            false => "an unknown number".to_owned(),
+        },
+        match (balancer, system.has("/proc")) {
+            (true, _) => "runs",
+            (false, true) => "does not run",
+            (false, false) => "unknown",
+        }
     );
     let status = if allowed_here == 0 && timer / hot < 2 && others == 0 {
-        pass_if_read(system.has("/proc/interrupts") && system.has("/proc/irq"))
+        pass_if_read(has_targets && has_counts)
     } else {
         Status::Warn
     };
@@ -187,34 +210,53 @@ fn kernel_threads(context: &Context) -> Check {
         why: "the kernel's own work runs where it was asked for, for as long as it takes",
     };
     let system = &context.system;
+    let touches = |cores: &[usize]| context.hot.iter().any(|hot| cores.contains(hot));
     let work = system
         .text("/sys/devices/virtual/workqueue/cpumask")
         .and_then(|mask| parse_cpu_mask(&mask));
-    let touches = |cores: &[usize]| context.hot.iter().any(|hot| cores.contains(hot));
-    let work_here = work.as_deref().is_none_or(touches);
-    let rcu_here = system
-        .boot_option("rcu_nocbs")
-        .is_none_or(|list| !covers(&list, &context.hot));
-    let watchdog_here = system.number("/proc/sys/kernel/watchdog") == Some(1)
-        && system
-            .cores("/proc/sys/kernel/watchdog_cpumask")
-            .is_none_or(|cores| touches(&cores));
-    let here: Vec<&str> = [
-        (work_here, "unbound work queues"),
-        (rcu_here, "RCU callbacks"),
-        (watchdog_here, "watchdog"),
-    ]
-    .into_iter()
-    .filter_map(|(is_here, name)| is_here.then_some(name))
-    .collect();
-    let (status, value) = if here.is_empty() {
-        (Status::Pass, "none on hot cores".to_owned())
-    } else {
-        (Status::Warn, format!("on hot cores: {}", here.join(", ")))
+    let rcu_is_here = |_| {
+        let kept_off = system.boot_option("rcu_nocbs");
+        kept_off.is_none_or(|list| !covers(&list, &context.hot))
+    };
+    let found = [
+        (work.as_deref().map(touches), "unbound work queues"),
+        (
+            system.text("/proc/cmdline").map(rcu_is_here),
+            "RCU callbacks",
+        ),
+        (watchdog_touches(system, touches), "watchdog"),
+    ];
+    let named = |wanted: Option<bool>| {
+        let names = found.iter().filter(|(is_here, _)| *is_here == wanted);
+        names.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+    };
+    let (here, unread) = (named(Some(true)), named(None));
+    let status = match here.is_empty() {
+        true => pass_if_read(unread.is_empty()),
+        false => Status::Warn,
+    };
+    let value = match (here.as_str(), unread.as_str()) {
+        ("", "") => "none on hot cores".to_owned(),
+        ("", unread) => format!("unknown: {unread}"),
+        (here, "") => format!("on hot cores: {here}"),
+        (here, unread) => format!("on hot cores: {here}; unknown: {unread}"),
     };
     let fix = "write the mask of the other cores to /sys/devices/virtual/workqueue/cpumask and \
                kernel.watchdog_cpumask; boot with rcu_nocbs";
     question.answer(status, value, fix)
+}
+
+/// Whether the watchdog runs on cores that `touches` is true of, if that can be read. A kernel without one
+/// has no file for it among its others.
+fn watchdog_touches(system: &System, touches: impl Fn(&[usize]) -> bool) -> Option<bool> {
+    if !system.has("/proc/sys/kernel/watchdog") {
+        return system.has("/proc/sys/kernel").then_some(false);
+    }
+    if system.number("/proc/sys/kernel/watchdog")? != 1 {
+        return Some(false);
+    }
+    let cores = system.cores("/proc/sys/kernel/watchdog_cpumask")?;
+    Some(touches(&cores))
 }
 
 /// Whether a boot option is for all of these cores: one without a value is for every core, and of a list
@@ -281,6 +323,7 @@ mod tests {
         put(root.path(), topology, "3\n");
         assert_eq!(siblings(&context).status, Status::Pass);
         put(root.path(), "proc/cmdline", "rcu_nocbs=3\n");
+        put(root.path(), "proc/sys/kernel/watchdog", "0\n");
         put(root.path(), "sys/devices/virtual/workqueue/cpumask", "f\n");
         let found = kernel_threads(&context);
         assert_eq!(found.value, "on hot cores: unbound work queues");
@@ -293,6 +336,72 @@ mod tests {
             put(root.path(), "proc/cmdline", all);
             assert_eq!(kernel_threads(&context).status, Status::Pass, "{all}");
         }
+    }
+
+    /// Of each file one after the other: what cannot be read is neither said to be on hot cores nor not.
+    #[test]
+    fn kernel_work_that_cannot_be_read_is_unknown() {
+        let root = tempfile::tempdir().unwrap();
+        let found = || {
+            let check = kernel_threads(&context(root.path()));
+            (check.status, check.value)
+        };
+        let unknown = |what: &str| (Status::Unknown, format!("unknown: {what}"));
+        let all = "unbound work queues, RCU callbacks, watchdog";
+        assert_eq!(found(), unknown(all));
+        put(root.path(), "proc/cmdline", "quiet\n");
+        let value = "on hot cores: RCU callbacks; unknown: unbound work queues, watchdog";
+        assert_eq!(found(), (Status::Warn, value.to_owned()));
+        put(root.path(), "proc/cmdline", "rcu_nocbs=3\n");
+        assert_eq!(found(), unknown("unbound work queues, watchdog"));
+        put(
+            root.path(),
+            "sys/devices/virtual/workqueue/cpumask",
+            "no mask\n",
+        );
+        assert_eq!(found(), unknown("unbound work queues, watchdog"));
+        put(root.path(), "sys/devices/virtual/workqueue/cpumask", "7\n");
+        put(root.path(), "proc/sys/kernel/watchdog", "1\n");
+        assert_eq!(found(), unknown("watchdog"));
+        put(root.path(), "proc/sys/kernel/watchdog_cpumask", "0-3\n");
+        let value = "on hot cores: watchdog".to_owned();
+        assert_eq!(found(), (Status::Warn, value));
+        put(root.path(), "proc/sys/kernel/watchdog_cpumask", "0-2\n");
+        assert_eq!(found(), (Status::Pass, "none on hot cores".to_owned()));
+        std::fs::remove_file(root.path().join("proc/sys/kernel/watchdog")).unwrap();
+        assert_eq!(found().0, Status::Pass, "a kernel without a watchdog");
+    }
+
+    #[test]
+    fn advice_on_siblings_names_the_cores_that_were_found() {
+        let root = tempfile::tempdir().unwrap();
+        let mut context = context(root.path());
+        context.hot = vec![3, 2];
+        for (core, node) in [(2, 0), (3, 1)] {
+            let cpu = format!("sys/devices/system/cpu/cpu{core}");
+            put(root.path(), &format!("{cpu}/node{node}/cpulist"), "");
+            let list = format!("{cpu}/topology/thread_siblings_list");
+            put(root.path(), &list, &format!("{core}\n"));
+        }
+        let check = siblings(&context);
+        assert_eq!(check.status, Status::Warn);
+        assert!(
+            check
+                .value
+                .ends_with("siblings in use none, node0 and node1")
+        );
+        assert_eq!(check.fix, "pin workers to cores of one node");
+        let other = livetime_shm::allowed_cpus()[0];
+        context.hot = vec![other + 1];
+        let list = format!("sys/devices/system/cpu/cpu{}/topology", other + 1);
+        let siblings_of = format!("{other},{}\n", other + 1);
+        put(
+            root.path(),
+            &format!("{list}/thread_siblings_list"),
+            &siblings_of,
+        );
+        let fix = format!("echo 0 > /sys/devices/system/cpu/cpu{other}/online");
+        assert_eq!(siblings(&context).fix, fix);
     }
 
     #[test]

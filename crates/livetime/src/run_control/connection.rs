@@ -224,8 +224,16 @@ impl Connection {
                 self.stage = Stage::Over;
                 return;
             }
-            // Whoever ends its side has said its line.
-            None => mem::take(&mut self.heard),
+            // Its writer may have died in the middle of it: `fu1` may be the beginning of `fu10`.
+            None => {
+                let why = format!(
+                    "nothing was done: {} bytes without a line end, which may be a part of an order; end \
+                     each order with a line end",
+                    self.heard.len()
+                );
+                self.heard.clear();
+                return self.answer(Err(why), now);
+            }
         };
         match text_of(&line).and_then(parse_order) {
             Ok(order) => self.stage = Stage::Asked(order),
@@ -276,13 +284,32 @@ mod tests {
         assert!(said(&mut connection, now).starts_with("error: \"halt\" is no"));
         assert_eq!(said(&mut connection, now), "");
         connection.handle_bytes(b"me", now);
-        // The last line has no end but that of what is said.
+        connection.handle_bytes(b"\n", now);
         connection.handle_end(now);
         assert_eq!(connection.take_order(), Some(Order::Resume));
         connection.answer(Err("it is not".to_owned()), now);
         assert!(!connection.is_over());
         assert_eq!(said(&mut connection, now), "error: it is not\n");
         assert!(connection.is_over());
+    }
+
+    #[test]
+    fn a_line_that_is_cut_short_is_refused() {
+        let now = Instant::now();
+        for cut in ["filter remove fu1", "note the beam is o", "pause", "sto"] {
+            let mut connection = Connection::new(now);
+            connection.handle_bytes(format!("status\n{cut}").as_bytes(), now);
+            connection.handle_end(now);
+            assert_eq!(connection.take_order(), Some(Order::Status));
+            connection.answer(Ok("{}".to_owned()), now);
+            assert_eq!(said(&mut connection, now), "ok: {}\n");
+            assert_eq!(connection.take_order(), None, "{cut}");
+            let bytes = cut.len();
+            let told = said(&mut connection, now);
+            let expected = format!("error: nothing was done: {bytes} bytes without a line end, ");
+            assert!(told.starts_with(&expected), "{told}");
+            assert!(connection.is_over());
+        }
     }
 
     #[test]

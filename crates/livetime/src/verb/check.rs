@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use livetime_node::ChainConfig;
+use livetime_node::chain_plan::{memory_bytes_least, pages_bytes};
 use livetime_node::process::process_group::workers_of_processes;
 use livetime_wire::ByteSize;
 
-use crate::config::{self, HostLauncher, HostTable, Overrides, ScenarioOverrides};
+use crate::config::{self, HostLauncher, HostTable, Overrides, RunConfig, ScenarioOverrides};
 use crate::console::{print, say};
 use crate::exit;
 use crate::verb::generate;
@@ -26,6 +27,9 @@ pub(crate) struct Options {
     /// Write a configuration of this many data links to the file first; it must not be there
     #[arg(long, value_name = "LINKS", value_parser = clap::value_parser!(u32).range(1..=i64::from(generate::LINKS_MAX)))]
     generate: Option<u32>,
+    /// Recorded events (CSV) in place of the configured source, as `run` takes them
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
 }
 
 /// Checks the text of a file that is the scenario of a network.
@@ -87,6 +91,46 @@ fn process_lines(chain: &ChainConfig, hosts: &HostTable) -> String {
     text
 }
 
+/// What the chain would be made of, with what is to be known of it and of its files.
+fn chain_lines(config: &RunConfig, file_notes: Vec<String>) -> String {
+    let chain = &config.chain;
+    let builder = &chain.builder;
+    let mut text = format!(
+        "  roles    {}\n  links    {} trigger, {} data\n  memory   {} of pages, {} or more \
+         with rings and tables\n  builder  {} x {} credits, timeout {}\n",
+        chain.role_ids().join(" "),
+        usize::from(chain.trigger_nodes) * chain.merger.inputs,
+        chain.data_links.len(),
+        ByteSize(pages_bytes(chain)),
+        ByteSize(memory_bytes_least(chain)),
+        builder.builder_units,
+        builder.credits,
+        builder.timeout
+    );
+    let processes = config.processes || !config.hosts.hosts.is_empty();
+    // Where each role has a process of its own, none shares a thread.
+    for worker in chain.workers.iter().filter(|_| !processes) {
+        let core = worker
+            .core
+            .map_or("any core".to_owned(), |core| format!("core {core}"));
+        let (name, roles) = (&worker.name, worker.roles.join(" "));
+        text += &format!("  worker   {name}: {roles} ({core}, {:?})\n", worker.wait);
+    }
+    let hosts = &config.hosts;
+    if processes {
+        text += &process_lines(chain, hosts);
+    }
+    text += &host_lines(hosts);
+    let notes = config::run_notes(config, processes);
+    let notes = notes.into_iter().chain(config::memory_note(config));
+    let as_processes = (!processes).then(|| config::processes_note(config));
+    let notes = notes.chain(as_processes.flatten());
+    for note in notes.chain(file_notes) {
+        text += &format!("  note     {note}\n");
+    }
+    text
+}
+
 /// Reads and validates; prints what the chain would be made of.
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(links) = options.generate {
@@ -100,7 +144,17 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     let start = Instant::now();
     let text = match config::read_config(&options.config) {
-        Ok(text) if config::is_scenario(&text) => return check_scenario(&options.config, text),
+        Ok(text) if config::is_scenario(&text) => {
+            if options.events.is_some() {
+                let path = options.config.display();
+                say(format_args!(
+                    "error: `--events` is for the configuration of a run, and {path} is the scenario of a \
+                     network"
+                ));
+                return exit::usage();
+            }
+            return check_scenario(&options.config, text);
+        }
         Ok(text) => text,
         Err(problem) => {
             say(problem.trim_end());
@@ -108,7 +162,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         }
     };
     let name = options.config.display().to_string();
-    let read = config::judge_with_files(&name, text, &Overrides::default());
+    let overrides = Overrides {
+        events: options.events.clone(),
+        ..Overrides::default()
+    };
+    let read = config::judge_with_files(&name, text, &overrides);
     let (loaded, file_notes) = match read {
         Ok(read) => read,
         Err(problems) => {
@@ -117,42 +175,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         }
     };
     let took = start.elapsed();
-    let chain = &loaded.config.chain;
-    let pages: u64 = (chain.data_links.iter())
-        .map(|link| u64::from(link.link.pages) * u64::from(link.link.page_words) * 4)
-        .sum();
-    let builder = &chain.builder;
-    let mut text = format!(
-        "{name}: good\n  roles    {}\n  links    1 trigger, {} data, {} of pages\n  builder  {} x {} \
-         credits, timeout {}\n",
-        chain.role_ids().join(" "),
-        chain.data_links.len(),
-        ByteSize(pages),
-        builder.builder_units,
-        builder.credits,
-        builder.timeout
-    );
-    let processes = loaded.config.processes || !loaded.config.hosts.hosts.is_empty();
-    // Where each role has a process of its own, none shares a thread.
-    for worker in chain.workers.iter().filter(|_| !processes) {
-        let core = worker
-            .core
-            .map_or("any core".to_owned(), |core| format!("core {core}"));
-        let (name, roles) = (&worker.name, worker.roles.join(" "));
-        text += &format!("  worker   {name}: {roles} ({core}, {:?})\n", worker.wait);
-    }
-    let hosts = &loaded.config.hosts;
-    if processes {
-        text += &process_lines(chain, hosts);
-    }
-    text += &host_lines(hosts);
-    let notes = config::run_notes(&loaded.config, processes);
-    let notes = notes.into_iter().chain(config::memory_note(&loaded.config));
-    let as_processes = (!processes).then(|| config::processes_note(&loaded.config));
-    let notes = notes.chain(as_processes.flatten());
-    for note in notes.chain(file_notes) {
-        text += &format!("  note     {note}\n");
-    }
+    let mut text = format!("{name}: good\n{}", chain_lines(&loaded.config, file_notes));
     if options.generate.is_some() {
         text += &format!("  checked  in {:.0} ms\n", took.as_secs_f64() * 1e3);
     }

@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::config::{self, Overrides};
 use crate::console::{print_line, say};
 use crate::exit;
-use crate::option_values::whole_number;
+use crate::option_values::{whole_number, whole_number_from_1};
 use crate::output_place;
 use crate::verb::{pattern, played_source};
 
@@ -38,7 +38,7 @@ pub(crate) struct Options {
         long,
         value_name = "N",
         default_value_t = 1000,
-        value_parser = whole_number,
+        value_parser = whole_number_from_1,
         conflicts_with = "pattern"
     )]
     triggers: u64,

@@ -362,7 +362,10 @@ fn usage_errors_end_with_2_and_say_how_it_is_written() {
         // A minus does not make another option of a value.
         (&["run", "run.toml", "--seed", "-1"], WHOLE_NUMBER),
         (&["run", "run.toml", "--triggers", "-1"], WHOLE_NUMBER),
-        (&["source", "run.toml", "--triggers", "-1"], WHOLE_NUMBER),
+        (
+            &["source", "run.toml", "--triggers", "-1"],
+            "write a whole number, 1 to 18446744073709551615",
+        ),
         (
             &["run", "run.toml", "--duration", "-1s"],
             "invalid value '-1s' for '--duration",
@@ -447,4 +450,81 @@ fn a_working_directory_that_was_removed_is_named() {
                 was removed";
     assert!(run.err.contains(said), "{}", run.err);
     assert!(!bench.path("out").exists());
+}
+
+#[test]
+fn a_check_takes_recorded_events_as_a_run_does() {
+    let bench = Workbench::new();
+    let kind = "[[source]]\nkind = \"recorded\"\n";
+    bench.write("run.toml", changed(SMALL, "[[source]]\n", kind));
+    let bare = bench.run(&["check", "run.toml"]).ended_with(1).err;
+    assert!(bare.contains("`source[0].events` is not there"), "{bare}");
+    bench.write("events.csv", "Run,Event,pt1\n");
+    let check = bench.run(&["check", "run.toml", "--events", "events.csv"]);
+    let run = bench.run(&["run", "run.toml", "--events", "events.csv"]);
+    let (check, run) = (check.ended_with(1).err, run.ended_with(1).err);
+    assert!(
+        check.contains("column eta1: found no such column"),
+        "{check}"
+    );
+    assert_eq!(check, run, "what `check` says is what `run` refuses");
+    bench.write("net.toml", "format = 1\n[topology]\n");
+    let scenario = bench.run(&["check", "net.toml", "--events", "events.csv"]);
+    let said = scenario.ended_with(2).err;
+    assert!(
+        said.contains("`--events` is for the configuration of a run"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_byte_that_is_no_text_is_named_with_its_line() {
+    let bench = Workbench::new();
+    bench.write("run.toml", b"format = 1\n# caf\xe9\n");
+    let said = bench.run(&["check", "run.toml"]).ended_with(1).err;
+    let expected = "error: cannot read run.toml: it is not UTF-8: byte 6 of line 2 is 0xe9\nhelp: ";
+    assert!(said.starts_with(expected), "{said}");
+    assert!(!said.contains("dimuon.toml"), "{said}");
+}
+
+#[test]
+fn a_quantity_of_an_option_is_refused_with_its_range_and_without_quotes() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    for (option, range) in [
+        ("--duration=9999999h", "0 or more and below 2500000 h"),
+        ("--duration=-1s", "0 or more and below 2500000 h"),
+        ("--rate=2000000MHz", "from 0 to 1000000 MHz"),
+    ] {
+        let said = bench.run(&["run", "run.toml", option]).ended_with(2).err;
+        assert!(said.contains("value is out of range; write a "), "{said}");
+        assert!(said.contains(range) && !said.contains("quotes"), "{said}");
+    }
+    let note = bench.run(&["run", "run.toml", "--note", "-x"]);
+    let said = note.ended_with(2).err;
+    assert!(said.contains("write '--note=-x'"), "{said}");
+}
+
+#[test]
+fn no_events_and_endless_hops_are_refused() {
+    let bench = Workbench::new();
+    bench.write("run.toml", SMALL);
+    let none = bench.run(&["source", "run.toml", "--triggers", "0"]);
+    let said = none.ended_with(2).err;
+    assert!(said.contains("write a whole number, 1 to "), "{said}");
+    let plan = [
+        "sim",
+        "plan",
+        "--sources=8",
+        "--fragment=2KiB",
+        "--rate=1kHz",
+    ];
+    for (delay, is_allowed) in [("--hop-delay=1s", true), ("--hop-delay=1001ms", false)] {
+        let mut arguments = plan.to_vec();
+        // Nothing is searched: the help comes behind the values.
+        arguments.extend([delay, "--no-such-option"]);
+        let said = bench.run(&arguments).ended_with(2).err;
+        let is_refused = said.contains("write a time of at most 1.00 s");
+        assert_eq!(is_refused, !is_allowed, "{said}");
+    }
 }

@@ -9,7 +9,7 @@ use livetime_trigger::MenuConfig;
 use super::*;
 use crate::chain_config::*;
 
-use crate::chain_plan::{ChainPlan, FRONT_END, memory_bytes_least};
+use crate::chain_plan::{ChainPlan, Channel, FRONT_END, memory_bytes_least, pages_bytes};
 use crate::front_end_server::FrontEndServerConfig;
 
 const CORES: [usize; 2] = [0, 1];
@@ -223,7 +223,10 @@ fn the_memory_of_a_run_is_that_of_its_pages_rings_and_tables() {
         let pages: u64 = pages.sum();
         let tables: u64 = plan.tables.iter().map(|table| table.bytes).sum();
         let least = memory_bytes_least(config);
-        assert!(least > pages + tables, "rings of the windows come on top");
+        assert!(
+            least > pages + tables,
+            "rings of the windows and trigger links come on top"
+        );
         assert!(plan.memory_bytes(|_| true) > least, "all rings do");
         assert_eq!(plan.memory_bytes(|_| false), 0);
         assert!(plan.memory_bytes(|role| role == "ru0") < plan.memory_bytes(|_| true));
@@ -244,6 +247,31 @@ fn the_memory_of_a_run_is_that_of_its_pages_rings_and_tables() {
     };
     assert!(in_memory < over_tcp && over_tcp < events_over_tcp);
     assert!(of_pages(&config) > in_memory);
+}
+
+/// A check that knows less than this passes what a run then refuses.
+#[test]
+fn the_pages_of_trigger_links_are_those_of_each_input_of_each_node() {
+    let config_of = |pages: u32, inputs: usize, nodes: u16| {
+        let mut config = config();
+        config.trigger_link.pages = pages;
+        (config.merger.inputs, config.trigger_nodes) = (inputs, nodes);
+        config
+    };
+    for (pages, inputs, nodes) in [(64, 1, 1), (4096, 1, 1), (4096, 3, 1), (1000, 2, 4)] {
+        let config = config_of(pages, inputs, nodes);
+        let plan = ChainPlan::new(&config);
+        let rings = plan.rings.iter();
+        let of_links = rings.filter(|ring| ring.key.channel == Channel::Packets);
+        let bytes = of_links
+            .map(|ring| 4 * u64::from(ring.config.slots) * u64::from(ring.config.slot_words));
+        let of_trigger = bytes.sum::<u64>();
+        let without = pages_bytes(&config_of(0, 0, 0));
+        assert_eq!(pages_bytes(&config) - without, of_trigger);
+        assert!(of_trigger > 0 && memory_bytes_least(&config) > pages_bytes(&config));
+    }
+    let most = config_of(1 << 24, usize::MAX, u16::MAX);
+    assert!(memory_bytes_least(&most) > 1 << 40, "nothing wraps around");
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", value_parser = parse_quantity::<ByteSize>)]
     mtu: Option<ByteSize>,
     /// Time of a header for an element and the cable behind it
-    #[arg(long, value_name = "TIME", default_value = "0 ns", value_parser = parse_quantity::<DurationNs>)]
+    #[arg(long, value_name = "TIME", default_value = "0 ns", value_parser = parse_hop_delay)]
     hop_delay: DurationNs,
     /// Buffer of each port, where the elements have buffers
     #[arg(long, value_name = "SIZE", default_value = "1 MiB", value_parser = parse_quantity::<ByteSize>)]
@@ -95,6 +95,17 @@ pub(crate) struct Options {
     /// Print one JSON document (livetime.plan/2) on standard output
     #[arg(long)]
     json: bool,
+}
+
+/// Longest time of an element and a cable: that of one of a drawn topology. Beyond it no event would end.
+const HOP_DELAY_MAX: DurationNs = DurationNs::SECOND;
+
+fn parse_hop_delay(text: &str) -> Result<DurationNs, String> {
+    let delay: DurationNs = parse_quantity(text)?;
+    match delay <= HOP_DELAY_MAX {
+        true => Ok(delay),
+        false => Err(format!("{delay}; write a time of at most {HOP_DELAY_MAX}")),
+    }
 }
 
 /// What hosts take time for: the keys of `[host]` of a scenario, and its control network.

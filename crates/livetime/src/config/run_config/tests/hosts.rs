@@ -235,3 +235,59 @@ fn addresses_that_mean_another_machine_there_are_refused() {
         assert_eq!(found, expected, "{unspecified}");
     }
 }
+
+/// Given several mistakes in the tables of hosts, then that roles share memory is said beside them.
+#[test]
+fn roles_apart_are_said_beside_other_mistakes_of_hosts() {
+    let shared = format!("{LEAST}{TWO_HOSTS}").replace("transport = \"tcp\"", "");
+    let apart = ("C0134", "host[1].roles");
+    assert_eq!(problems(&shared), each([apart]));
+    let with = |from: &str, to: &str| problems(&shared.replace(from, to));
+    let unknown = with("\"fu0\", ", "\"fu0\", \"fu7\", ");
+    assert_eq!(unknown, each([("C0131", "host[1].roles"), apart]));
+    let missing = with("\"fu0\", ", "");
+    assert_eq!(
+        missing,
+        each([apart, ("C0133", "host")])
+            .into_iter()
+            .rev()
+            .collect::<Vec<_>>()
+    );
+    let unnamed = with("name = \"building\"", "name = \"readout\"");
+    let first = ("C0134", "host[0].roles");
+    assert_eq!(unnamed, each([first, ("C0130", "host[1].name")]));
+    // A role on two hosts is said once.
+    let twice = format!("{LEAST}{TWO_HOSTS}").replace("\"fu0\", ", "\"fu0\", \"evm\", ");
+    assert_eq!(problems(&twice), each([("C0132", "host[1].roles")]));
+}
+
+#[test]
+fn a_command_has_no_placeholder_that_stands_for_nothing() {
+    let with = |command: &str| {
+        let launcher = format!("launcher = \"exec\"\ncommand = '{command}'\nname = \"building\"");
+        let text = format!("{LEAST}{TWO_HOSTS}").replace("name = \"building\"", &launcher);
+        let problems = read_plain(&text).problems.into_iter();
+        let problems = problems.map(|problem| (problem.code.code, problem.path, problem.found));
+        problems.collect::<Vec<_>>()
+    };
+    for command in [
+        "ssh {addres} {command}",
+        "{command} --at={Host}",
+        "x {command} {}{name}",
+    ] {
+        let problems = with(command);
+        let [(code, path, found)] = problems.as_slice() else {
+            panic!("{problems:?}");
+        };
+        assert_eq!((*code, path.as_str()), ("C0135", "host[1].command"));
+        assert!(found.contains(", with {"), "{found}");
+    }
+    for command in [
+        "ssh {address} {command}",
+        "on {host} {command} ${HOME}",
+        "{ {command}; }",
+        "x {command} | awk \"{ print }\" - {a,b} {1..3} {",
+    ] {
+        assert_eq!(with(command), [], "{command}");
+    }
+}

@@ -87,6 +87,20 @@ fn limits_of_messages_hold() {
             "{found:?}"
         );
     }
+    for (key, value, allowed) in [
+        ("chunk", "1000 B", "4 KiB to 256 MiB"),
+        ("event_max", "2 GiB", "1 KiB to 1 GiB"),
+        ("file_max", "1000 B", "0 B, or at least 64 KiB"),
+        ("output_per_second", "1000 B", "0 B, or at least 16 MiB"),
+    ] {
+        let mut found = read_plain(&format!("{LEAST}[store]\n{key} = \"{value}\"\n")).problems;
+        found.retain(|problem| problem.path == format!("store.{key}"));
+        let problem = found.first().expect("it is out of its range");
+        assert_eq!(
+            (problem.found.as_str(), problem.allowed.as_str()),
+            (value, allowed)
+        );
+    }
     let path = "[[trigger.path]]\nname = \"A\"\nbit = 0\nl1 = [0]\ncut = \"auto\"\n";
     for (factor, is_allowed) in [("0", false), ("1", true), ("4294967296", false)] {
         let text = format!("{LEAST}{path}prescale = {factor}\n");
@@ -733,4 +747,51 @@ fn sizes_that_no_number_can_hold_together_are_too_large() {
     for path in ["store.event_max", "store.output_per_second"] {
         assert!(found.contains(path), "{path}: {found:?}");
     }
+}
+
+/// Given two mistakes of which one might follow from the other, but does not, then both are said.
+#[test]
+fn a_mistake_hides_no_other() {
+    let gap = "[[link]]\nto = \"ru2\"\nsource_id = 0x600000\ncount = 4000\n";
+    let found = problems(&format!("{LEAST}{gap}"));
+    assert!(found.contains(&("C0106", "link".to_owned())), "{found:?}");
+    let of_many = ("B0110", "link[2].count".to_owned());
+    assert!(found.contains(&of_many), "{found:?}");
+    let builder = |keys: &str| problems(&format!("{LEAST}[builder]\n{keys}"));
+    let code = |key: &str| {
+        let one = builder(&format!("{key}\n"));
+        one[0].0
+    };
+    for (governor, governed) in [
+        ("timeout = \"0 s\"", "retry = \"0 s\""),
+        ("timeout = 1", "retry = \"2 h\""),
+        ("trigger_window = 1", "history = 100"),
+        ("credits = 0", "trigger_window = 2"),
+    ] {
+        let codes = [code(governor), code(governed)];
+        let found = builder(&format!("{governor}\n{governed}\n"));
+        assert_eq!(
+            found.iter().map(|p| p.0).collect::<Vec<_>>(),
+            codes,
+            "{found:?}"
+        );
+    }
+}
+
+/// Given a size that cannot be read, then nothing is compared with what stands in its place.
+#[test]
+fn nothing_is_compared_with_a_size_that_cannot_be_read() {
+    let with = |size: &str| {
+        let source = format!("[[source]]\nfragment = {{ bytes_max = \"{size}\" }}\n");
+        problems(
+            &LEAST
+                .replace("[[source]]\n", &source)
+                .replace("0x510000", "0x510000\nfragment_max = \"32 KiB\""),
+        )
+    };
+    assert_eq!(with("64 KiB"), each([("L0203", "link[1].fragment_max")]));
+    assert_eq!(
+        with("-1 KiB"),
+        each([("C0004", "source[0].fragment.bytes_max")])
+    );
 }
