@@ -241,6 +241,8 @@ def test_data_and_numbers_that_would_become_others_are_refused(front_end_and_run
     for status in (1 << 32, -1):
         with pytest.raises(ValueError, match=f"status {status}: whole numbers"):
             front_end.send(7, 1, status=status)
+    with pytest.raises(ValueError, match=r"status 2147483648: below 2\*\*31"):
+        front_end.send(7, 1, status=1 << 31)
     front_end.send(7, 1, np.arange(2, dtype="<u4"), status=3)
     run.sendall(answer(3, number=6, trigger=1))
     with pytest.raises(livetime.FrontEndError, match="trigger 1: the trigger number is too far ahead"):

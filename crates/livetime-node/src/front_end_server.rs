@@ -205,11 +205,12 @@ impl FrontEndServer {
         }
         self.has_ended = true;
         self.events.end();
+        // Before anybody hears of it, who would connect to the next run and find this one.
+        self.listener = None;
         for stream in &mut self.streams {
             self.counts.streams_held += u64::from(stream.has_more());
             stream.say(self.events.run(), last, Said::Ended);
         }
-        self.listener = None;
         if let Some(datagrams) = self.datagrams.take() {
             self.datagram_counts = datagrams.end();
         }

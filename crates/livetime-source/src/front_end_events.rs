@@ -12,8 +12,9 @@
 //! Until each source was heard once nothing is handed on, so that front-ends may be started in any
 //! order. From then on a head waits for the configured time for what is missing, from when it became
 //! the head: a front-end that is slow, and holds the others up, loses nothing. Who has sent nothing
-//! then is taken for silent, and not waited for until it sends again: a board that has died costs one
-//! wait, and its fragments are empty with a bit in their status. Who has sent later triggers has left
+//! then is taken for silent, and not waited for until it sends again, and nothing that is later than a
+//! window: a board that has died, or begins with 1 again, costs one wait, and its fragments are empty
+//! with a bit in their status. Who has sent later triggers has left
 //! this one out, or a network has lost it: that is waited for from the first of these on, so that gaps
 //! are waited for together, and no more once the source is a whole window ahead. So after a pause in
 //! which all have gone on the head follows them, by triggers without data. A caller that stood still is
@@ -330,7 +331,10 @@ impl FrontEndEvents {
         if frame.trigger >= head && frame.trigger.0 - self.head.0 >= window {
             return FrameTaken::Ahead;
         }
-        if core::mem::take(&mut sender.is_silent) {
+        // One whose numbers are a window behind and more, as after a new start with 1, is no use: waited for
+        // again it would cost each trigger the whole wait.
+        let is_of_use = frame.trigger.0.saturating_add(window) > head.0;
+        if is_of_use && core::mem::take(&mut sender.is_silent) {
             sender.since = frame.trigger;
             self.silent -= 1;
         }

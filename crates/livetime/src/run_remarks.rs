@@ -154,7 +154,8 @@ fn front_end_remarks(summary: &RunSummary) -> Vec<String> {
         ),
         (
             "front_end_datagrams_dropped",
-            "came as datagrams faster than the run could read them, and that the kernel dropped",
+            "came as datagrams faster than the run could read them, and that the kernel dropped (raise \
+             `net.core.rmem_max`, or send over streams)",
         ),
         (
             "front_end_frames_discarded",

@@ -117,7 +117,8 @@ class FrontEnd:
     def end(self, source: int, last_trigger: Optional[int] = None) -> None:
         """Says that ``source`` sends nothing after ``last_trigger``, by default the last one sent here.
 
-        The run ends when all its sources have said so.
+        Say it last: where the data of ``last_trigger`` are far from having come, the run may end
+        without them. The run ends when all its sources have said so.
         """
         last = self._sent.get(source, 0) if last_trigger is None else last_trigger
         self._send(source, _END, last, 0, 0, memoryview(b""))
@@ -191,6 +192,8 @@ class FrontEnd:
                 f"source {source}, trigger {trigger}, event_type {event_type}, status {status}: whole"
                 " numbers from 0 on, of 32, 64, 32 and 32 bits, are expected"
             ) from error
+        if status >> 31:
+            raise ValueError(f"status {status}: below 2**31 is expected, the highest bit is the run's")
         try:
             # One call for both, of which the rest is sent if the kernel takes a part.
             taken = self._socket.sendmsg([header, data])

@@ -246,6 +246,35 @@ fn one_that_is_a_window_ahead_holds_nobody_up() {
 }
 
 #[test]
+fn one_that_begins_with_1_again_costs_one_wait() {
+    let mut events = events(4);
+    for trigger in 1..=20 {
+        for source in [10, 20, 30] {
+            send(&mut events, 0, source, trigger);
+        }
+        hand_on(&mut events);
+    }
+    for (at, trigger) in (1..).zip(21..=24) {
+        for source in [10, 20] {
+            send(&mut events, at, source, trigger);
+        }
+    }
+    assert!(!events.is_ready(RunNs(5)));
+    assert!(events.is_ready(RunNs(5 + WAIT.0)));
+    for (head, trigger) in (21..=24).zip(1..) {
+        assert_eq!(events.head().0, head);
+        assert_eq!(send(&mut events, 6 + WAIT.0, 30, trigger), FrameTaken::Late);
+        assert!(events.is_ready(RunNs(6 + WAIT.0)), "{head}");
+        hand_on(&mut events);
+    }
+    let silent: Vec<SourceId> = events.silent().collect();
+    assert_eq!(silent, [SourceId(30)]);
+    // What is less late may be in time soon.
+    assert_eq!(send(&mut events, 7 + WAIT.0, 30, 22), FrameTaken::Late);
+    assert_eq!(events.silent().count(), 0);
+}
+
+#[test]
 fn gaps_are_waited_for_together() {
     let mut events = events(8);
     send(&mut events, 0, 30, 1);

@@ -10,7 +10,8 @@
 //! call; the other does what the front-end role of a run does with them: it takes frames, puts events
 //! together, and writes the fragment of each source, with its CRC. Every event must be whole. The floor
 //! is as many bytes through as many streams and calls, each end with one buffer a stream, with the same
-//! congestion control, from one core to the other. Not measured: datagrams, senders in Python, how long an event takes, and all that follows in a run.
+//! congestion control, from one core to the other. Not measured: datagrams, senders in Python, how
+//! long an event takes, and all that follows in a run.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -248,7 +248,8 @@ impl<'a> EchoEnd<'a> {
     }
 }
 
-/// Median time of each size, and of the bare machine with as many bytes one way.
+/// Median time of each size, sent one way and answered by four words, and of the bare machine with as
+/// many bytes both ways.
 struct SizePoint {
     words: u32,
     median_ns: u64,

@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// machine hardly answers meanwhile
     #[arg(long)]
     realtime: bool,
-    /// With `builder`: 1x1, 2x2 and 4x4 units, fragments of 256 B to 64 KiB, over shared memory and TCP
+    /// With `builder`: 1x1, 2x2 and 4x4 units, fragments of 256 B to 64 KiB, over shared memory, TCP and UDP
     #[arg(long)]
     grid: bool,
     /// With `builder`: each unit on a thread of its own, from 1x1 units to as many as there are cores for
