@@ -150,6 +150,11 @@ fn front_ends_lose_no_frame_and_name_the_congestion_control_of_both() {
 #[test]
 fn timing_delivers_every_action() {
     assert_form(&measure(BenchName::Timing));
+    let ours = format!("livetime-bench-{}-", std::process::id());
+    let left = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let mut left = left.map(|entry| entry.file_name().into_string().unwrap_or_default());
+    let sockets = left.find(|name| name.starts_with(&ours) && name.contains(".sock"));
+    assert_eq!(sockets, None, "sockets go with their daemons");
 }
 
 #[test]

@@ -249,6 +249,15 @@ pub(crate) struct BenchDaemon {
     pub(crate) socket: PathBuf,
 }
 
+impl Drop for BenchDaemon {
+    fn drop(&mut self) {
+        // A daemon leaves its epoch to the next one at its socket; there is none.
+        let mut epoch = self.socket.clone().into_os_string();
+        epoch.push(".epoch");
+        let _gone = std::fs::remove_file(epoch);
+    }
+}
+
 impl BenchDaemon {
     /// Starts it; its worker is pinned to the first of the cores.
     pub(crate) fn start(change: impl FnOnce(&mut DaemonConfig)) -> Result<Self, BenchError> {
